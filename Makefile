@@ -1,0 +1,46 @@
+# make demo   install, then run the main job on embedded data
+# make test   install, lint and run every test
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PYTEST_ARGS ?= -n 2
+# The original files of the paper's data sets, where they are at hand (see docs/data.md).
+export PLML_DATA ?= $(abspath $(wildcard ../shared/data))
+# Two test processes on two cores: one thread each.
+TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
+
+.PHONY: demo test lint format bench clean
+.DEFAULT_GOAL := test
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -e ".[plots]"
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	@touch $@
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/plml demo
+
+test: lint
+	$(TEST_ENV) $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python benchmarks/predict_vs_sklearn.py
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""scikit-learn classifiers: validation and state here, the mathematics in the stages."""

@@ -1,0 +1,198 @@
+"""What every nearest-neighbour classifier of this library shares."""
+
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from plml.stages.search import vote
+
+FLOAT_TYPES = (np.float64, np.float32)
+
+
+class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+    """k-nearest-neighbour classification under a learned metric.
+
+    A subclass learns in ``_learn`` and answers ``_search``, ``_squared_distances`` and
+    ``_metrics_at``.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    n_neighbors: int
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array or data frame
+        y : (n_samples,) class labels
+        """
+        self._validate_params()
+        X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
+        check_classification_targets(y)
+        _check_magnitude(X, getattr(self, "feature_names_in_", None))
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y has one class only ({self.classes_[0]!r}); at least two classes are needed"
+            )
+        if self.n_neighbors > len(X):
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors} is more than the {len(X)} training rows"
+            )
+        with self._threads():
+            self._learn(X, codes)
+        self._fit_X = X
+        self._fit_codes = codes
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most frequent class among the nearest training instances; ties to the first class.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+        """
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Share of the nearest training instances in each class, columns as in ``classes_``.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+        """
+        check_is_fitted(self)
+        X = self._validate_queries(X)
+        with self._threads():
+            _, neighbors = self._search(X, self.n_neighbors)
+        return vote(self._fit_codes[neighbors], len(self.classes_))
+
+    def kneighbors(
+        self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> tuple[np.ndarray, np.ndarray] | np.ndarray:
+        """The nearest training instances under the learned metric, nearest first.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances,
+            each of which is then left out of its own neighbours
+        n_neighbors : how many; by default the ``n_neighbors`` of the estimator
+        return_distance : whether distances are returned, too
+
+        Returns
+        -------
+        distances : (n_queries, n_neighbors) array, only with ``return_distance``
+        indices : (n_queries, n_neighbors) array of training rows
+        """
+        check_is_fitted(self)
+        k = self.n_neighbors if n_neighbors is None else n_neighbors
+        if not isinstance(k, Integral) or k < 1:
+            raise ValueError(f"n_neighbors must be a positive integer, got {k!r}")
+        available = len(self._fit_X) - (X is None)
+        if k > available:
+            raise ValueError(f"n_neighbors={k} is more than the {available} instances to choose from")
+        X = None if X is None else self._validate_queries(X)
+        with self._threads():
+            squared, neighbors = self._search(X, int(k))
+        return (np.sqrt(squared), neighbors) if return_distance else neighbors
+
+    def get_mahalanobis_matrix(self, X: Any = None) -> np.ndarray:
+        """The metric matrix at each point, (n_queries, n_features, n_features).
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances
+        """
+        check_is_fitted(self)
+        with self._threads():
+            return self._metrics_at(None if X is None else self._validate_queries(X))
+
+    def pair_distance(self, pairs: Any, squared: bool = False) -> np.ndarray:
+        """Distance within each pair, under the metric at its *first* point.
+
+        A local metric is not symmetric: swapping the two points changes the distance.
+
+        Parameters
+        ----------
+        pairs : (n_pairs, 2, n_features) array
+        squared : return squared distances
+        """
+        check_is_fitted(self)
+        pairs = np.asarray(pairs)
+        if pairs.ndim != 3 or pairs.shape[1] != 2:
+            raise ValueError(
+                f"pairs must have shape (n_pairs, 2, {self.n_features_in_}), got {pairs.shape}"
+            )
+        first, second = self._validate_pair_points(pairs)
+        with self._threads():
+            result = self._squared_distances(first, second)
+        return result if squared else np.sqrt(result)
+
+    @abstractmethod
+    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
+        """Set the fitted attributes from validated X and class codes y."""
+
+    @abstractmethod
+    def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances and indices of the k nearest; None: of the training instances."""
+
+    @abstractmethod
+    def _squared_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Squared distances between rows."""
+
+    @abstractmethod
+    def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
+        """(n, d, d) metric matrices; None: at the training instances."""
+
+    def _validate_queries(self, X: Any) -> np.ndarray:
+        X = validate_data(self, X, dtype=FLOAT_TYPES, reset=False)
+        _check_magnitude(X, getattr(self, "feature_names_in_", None))
+        return X
+
+    def _validate_pair_points(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        from sklearn.utils.validation import check_array
+
+        if pairs.shape[2] != self.n_features_in_:
+            raise ValueError(
+                f"pairs have {pairs.shape[2]} features, but {type(self).__name__} was fitted "
+                f"with {self.n_features_in_}"
+            )
+        first, second = (check_array(pairs[:, end], dtype=FLOAT_TYPES) for end in (0, 1))
+        return first, second
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """Hold the numerical libraries to ``n_jobs`` threads, where one was asked for."""
+        n_jobs = getattr(self, "n_jobs", None)
+        if n_jobs is None:
+            yield
+        else:
+            with threadpool_limits(effective_n_jobs(n_jobs)):
+                yield
+
+
+def _check_magnitude(X: np.ndarray, names: np.ndarray | None) -> None:
+    """Refuse values whose squares overflow, naming the column."""
+    limit = np.sqrt(np.finfo(X.dtype).max / max(X.shape[1], 1)) / 4.0
+    largest = np.abs(X).max(axis=0, initial=0.0)
+    if (largest > limit).any():
+        worst = int(largest.argmax())
+        column = f"{names[worst]!r}" if names is not None else str(worst)
+        raise ValueError(
+            f"feature {column} reaches {largest[worst]:.3g}, too large for squared distances in "
+            f"{X.dtype}; standardise the features (sklearn.preprocessing.StandardScaler)"
+        )

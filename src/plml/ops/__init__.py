@@ -1,0 +1,1 @@
+"""Small numerical building blocks: projections, pair operators, exact top-k search."""

@@ -1,0 +1,76 @@
+"""Progress of long work: a bar where rich is installed, a line now and then where it is not."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import log
+from time import perf_counter
+from typing import Any
+
+from plml.solvers.problem import Callback, Iteration
+
+_SECONDS_BETWEEN_LINES = 1.0
+
+
+def _silent(_: Iteration) -> bool:
+    return False
+
+
+@contextmanager
+def gap_progress(title: str, tol: float, verbose: int) -> Iterator[Callback]:
+    """A solver callback that shows value and gap while the gap falls from its start to tol."""
+    if not verbose:
+        yield _silent
+        return
+    with task_progress() as advance:
+        first_gap: list[float] = []
+
+        def show(record: Iteration) -> bool:
+            first_gap.append(record.gap)
+            text = f"{title}: iteration {record.iteration}, value {record.value:.6g}, "
+            advance(text + f"gap {record.gap:.1e}", _fraction(first_gap[0], record.gap, tol))
+            return False
+
+        yield show
+
+
+@contextmanager
+def task_progress() -> Iterator[Any]:
+    """A function ``advance(description, fraction_done)`` that moves one bar on standard error."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError:
+        yield _line_writer()
+        return
+    columns = (
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=1.0)
+        yield lambda description, fraction: progress.update(
+            task, description=description, completed=fraction
+        )
+
+
+def _line_writer() -> Any:
+    last = [perf_counter() - _SECONDS_BETWEEN_LINES]
+
+    def write(description: str, fraction: float) -> None:
+        if perf_counter() - last[0] >= _SECONDS_BETWEEN_LINES or fraction >= 1.0:
+            last[0] = perf_counter()
+            print(f"[{100 * fraction:3.0f}%] {description}", file=sys.stderr)
+
+    return write
+
+
+def _fraction(first: float, gap: float, tol: float) -> float:
+    """How far the gap has come, on a logarithmic scale: convergence is linear at best."""
+    if gap <= tol:
+        return 1.0
+    if not tol < gap < first:
+        return 0.0
+    return log(first / gap) / log(first / max(tol, 1e-300))

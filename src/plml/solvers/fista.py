@@ -1,0 +1,81 @@
+"""FISTA with backtracking, as Algorithm 1 of the paper prints it, and with adaptive restart."""
+
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from plml.solvers.problem import Callback, Evaluation, Monitor, Problem, Solution
+
+
+class FistaState(NamedTuple):
+    """Everything one iteration hands to the next."""
+
+    x: np.ndarray  # W^i
+    evaluation: Evaluation  # at x
+    y: np.ndarray  # Y^{i+1}
+    t: float
+    lipschitz: float  # beta
+
+
+def fista(
+    problem: Problem,
+    x0: np.ndarray,
+    *,
+    tol: float,
+    max_iter: int,
+    lipschitz: float = 1.0,
+    restart: bool = False,
+    check_every: int = 1,
+    callback: Callback | None = None,
+) -> Solution:
+    """Minimise a problem to a relative gap of ``tol``.
+
+    With the defaults this is Algorithm 1: beta starts at one and doubles, never falls.
+
+    Parameters
+    ----------
+    problem : Problem
+    x0 : array in the feasible set
+    tol : relative gap at which to stop
+    max_iter : iterations at the most
+    lipschitz : first estimate of the gradient's Lipschitz constant
+    restart : drop the momentum when it points uphill (O'Donoghue and Candes, 2015)
+    check_every : iterations between two certificates
+    callback : called at every certified iterate
+    """
+    monitor = Monitor(tol, callback)
+    state = FistaState(x0, problem.evaluate(x0), x0, 1.0, lipschitz)
+    gap = problem.gap(x0, state.evaluation, problem.gradient(state.evaluation))
+    stop = monitor.done(0, state.evaluation.value, gap)
+    iteration = 0
+    while not stop and iteration < max_iter:
+        iteration += 1
+        state = fista_step(problem, state, restart=restart)
+        if iteration % check_every == 0 or iteration == max_iter:
+            gap = problem.gap(state.x, state.evaluation, problem.gradient(state.evaluation))
+            stop = monitor.done(iteration, state.evaluation.value, gap)
+    return monitor.solution(state.x, state.evaluation.value, gap, iteration)
+
+
+def fista_step(problem: Problem, state: FistaState, *, restart: bool) -> FistaState:
+    """One iteration: a projected gradient step from y, then the extrapolation."""
+    at_y = problem.evaluate(state.y)
+    gradient = problem.gradient(at_y)
+    beta = state.lipschitz
+    while True:
+        x = problem.project(state.y - gradient / beta)
+        at_x = problem.evaluate(x)
+        step = x - state.y
+        model = at_y.value + float(np.vdot(gradient, step)) + 0.5 * beta * float(np.vdot(step, step))
+        # Both sides carry rounding errors of this size; without the slack beta would
+        # double for ever once the iterates stand still.
+        slack = 1e-12 * max(abs(at_x.value), abs(at_y.value))
+        if at_x.value <= model + slack or not np.isfinite(model):
+            break
+        beta *= 2.0
+    momentum = x - state.x
+    if restart and float(np.vdot(state.y - x, momentum)) > 0.0:
+        return FistaState(x, at_x, x, 1.0, beta)
+    t = 0.5 * (1.0 + sqrt(1.0 + 4.0 * state.t**2))
+    return FistaState(x, at_x, x + (state.t - 1.0) / t * momentum, t, beta)

@@ -1,0 +1,87 @@
+"""What a solver needs of a problem, and what it hands back."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+
+class Evaluation(NamedTuple):
+    """The objective at a point, with what the problem wants back to finish the gradient there."""
+
+    value: float
+    cache: Any
+
+
+class Problem(Protocol):
+    """minimise f(x) subject to x in C, with f smooth and convex and C easy to project on."""
+
+    def project(self, x: np.ndarray) -> np.ndarray:
+        """argmin over z in C of ||z - x||."""
+        ...
+
+    def evaluate(self, x: np.ndarray) -> Evaluation:
+        """f(x); x need not be in C."""
+        ...
+
+    def gradient(self, evaluation: Evaluation) -> np.ndarray:
+        """The gradient of f at the point of the evaluation."""
+        ...
+
+    def gap(self, x: np.ndarray, evaluation: Evaluation, gradient: np.ndarray) -> float:
+        """A relative upper bound on f(x) - min f, for x in C."""
+        ...
+
+
+class Iteration(NamedTuple):
+    """One line of a solver's history."""
+
+    iteration: int
+    value: float
+    gap: float
+    seconds: float
+
+
+#: Called at every certified iterate; a true return value stops the solver.
+Callback = Callable[[Iteration], Any]
+
+
+class Solution(NamedTuple):
+    """The point returned, with its certificate."""
+
+    x: np.ndarray
+    value: float
+    gap: float
+    converged: bool
+    n_iter: int
+    history: tuple[Iteration, ...]
+
+
+class Monitor:
+    """Keeps the history of one run and decides when it ends."""
+
+    def __init__(self, tol: float, callback: Callback | None = None) -> None:
+        self.tol = tol
+        self.callback = callback
+        self.history: list[Iteration] = []
+        self._start = perf_counter()
+
+    def done(self, iteration: int, value: float, gap: float) -> bool:
+        """Record a certified iterate; true when the gap is closed or the callback says stop."""
+        record = Iteration(iteration, value, gap, perf_counter() - self._start)
+        self.history.append(record)
+        stop = bool(self.callback(record)) if self.callback else False
+        return stop or gap <= self.tol
+
+    def solution(self, x: np.ndarray, value: float, gap: float, n_iter: int) -> Solution:
+        """The solution at a certified point."""
+        return Solution(x, value, gap, gap <= self.tol, n_iter, tuple(self.history))
+
+
+def history_arrays(history: tuple[Iteration, ...]) -> dict[str, np.ndarray]:
+    """The history as one array a column, ready for a plot or a data frame."""
+    columns = zip(*history, strict=True) if history else ((),) * len(Iteration._fields)
+    return {
+        name: np.asarray(column) for name, column in zip(Iteration._fields, columns, strict=True)
+    }

@@ -1,0 +1,59 @@
+"""The similarity graph of the data manifold and its Laplacian (self-tuning similarities)."""
+
+import numpy as np
+from scipy import sparse
+
+#: A point's own scale is its distance to this neighbour (Zelnik-Manor and Perona, 2004).
+SCALE_NEIGHBOR = 7
+
+
+def local_scales(squared_distances: np.ndarray) -> np.ndarray:
+    """s_i, the distance to the 7th neighbour, or to the last one where there are fewer.
+
+    Parameters
+    ----------
+    squared_distances : (n, k) array, nearest first
+    """
+    return np.sqrt(squared_distances[:, min(SCALE_NEIGHBOR, squared_distances.shape[1]) - 1])
+
+
+def self_tuning_similarity(
+    squared_distances: np.ndarray, scale_i: np.ndarray, scale_j: np.ndarray
+) -> np.ndarray:
+    """S_ij = exp(-d_ij^2 / (s_i s_j)).
+
+    A scale is zero at a row with seven or more duplicates. Then the limit is taken: similarity
+    one to a duplicate, zero to everything else.
+    """
+    scale = scale_i * scale_j
+    positive = scale > 0
+    ratio = squared_distances / np.where(positive, scale, 1.0)
+    return np.where(positive, np.exp(-ratio), (squared_distances == 0).astype(float))
+
+
+def similarity_graph(
+    squared_distances: np.ndarray, neighbors: np.ndarray, n_graph_neighbors: int
+) -> sparse.csr_array:
+    """S on the union of the k-NN graph: an edge where either end is a neighbour of the other.
+
+    Parameters
+    ----------
+    squared_distances, neighbors : (n, k) arrays, nearest first, without the point itself
+    n_graph_neighbors : how many of them make edges
+    """
+    n = len(neighbors)
+    k = min(n_graph_neighbors, neighbors.shape[1])
+    scales = local_scales(squared_distances)
+    d2, columns = squared_distances[:, :k], neighbors[:, :k]
+    similarity = self_tuning_similarity(d2, scales[:, None], scales[columns])
+    rows = np.repeat(np.arange(n), k)
+    S = sparse.csr_array((similarity.ravel(), (rows, columns.ravel())), shape=(n, n))
+    S = S.maximum(S.T).tocsr()
+    S.eliminate_zeros()
+    return S
+
+
+def graph_laplacian(S: sparse.csr_array) -> sparse.csr_array:
+    """L = D - S with D_ii = sum_k S_ik."""
+    degrees = np.asarray(S.sum(axis=1)).ravel()
+    return (sparse.diags_array(degrees) - S).tocsr()

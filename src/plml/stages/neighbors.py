@@ -1,0 +1,40 @@
+"""Exact Euclidean neighbours."""
+
+import numpy as np
+
+from plml.ops.distances import euclidean_pairs
+from plml.ops.topk import InnerProductIndex
+
+
+def euclidean_neighbors(
+    X: np.ndarray, n_neighbors: int, queries: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The nearest rows of X, nearest first, equal distances by index.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    n_neighbors : int; fewer are returned where X has fewer
+    queries : (q, d) array, or None for the rows of X, each left out of its own neighbours
+
+    Returns
+    -------
+    squared_distances : (q, k) float64 array
+    indices : (q, k) integer array
+    """
+    exclude_self = queries is None
+    Q = X if queries is None else queries
+    k = min(n_neighbors, len(X) - exclude_self)
+    if k < 1 or len(Q) == 0:
+        return np.empty((len(Q), 0)), np.empty((len(Q), 0), dtype=np.int64)
+    # ||q - x||^2 = ||q||^2 - <(2q, -1), (x, ||x||^2)>; centring keeps the terms small.
+    center = X.mean(axis=0, dtype=np.float64)
+    X_c, Q_c = X - center, Q - center
+    index = InnerProductIndex(np.column_stack([X_c, np.einsum("nd,nd->n", X_c, X_c)]))
+    query_vectors = np.column_stack([2.0 * Q_c, np.full(len(Q), -1.0)])
+    return index.search(
+        query_vectors,
+        k,
+        lambda rows, candidates: euclidean_pairs(Q[rows], X, candidates),
+        exclude_self=exclude_self,
+    )
