@@ -1,7 +1,9 @@
 """Smooth local metric learning for nearest-neighbour classification and search."""
 
 from plml.estimators.plml import PLML
+from plml.estimators.plml_cv import PLMLCV
+from plml.estimators.sml import SML
 
 __version__ = "0.1.0"
 
-__all__ = ["PLML", "__version__"]
+__all__ = ["PLML", "PLMLCV", "SML", "__version__"]

@@ -11,7 +11,7 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from plml.stages.search import vote
@@ -44,19 +44,18 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
         check_classification_targets(y)
         _check_magnitude(X, getattr(self, "feature_names_in_", None))
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
             raise ValueError(
-                f"y has one class only ({self.classes_[0]!r}); at least two classes are needed"
+                f"y has one class only ({classes[0]!r}); at least two classes are needed"
             )
         if self.n_neighbors > len(X):
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} is more than the {len(X)} training rows"
             )
+        self._remember(X, codes, classes)
         with self._threads():
             self._learn(X, codes)
-        self._fit_X = X
-        self._fit_codes = codes
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -66,7 +65,8 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         ----------
         X : (n_queries, n_features) array or data frame
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        check_is_fitted(self)
+        return self.classes_[self._predict_codes(self._validate_queries(X))]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Share of the nearest training instances in each class, columns as in ``classes_``.
@@ -76,10 +76,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         X : (n_queries, n_features) array or data frame
         """
         check_is_fitted(self)
-        X = self._validate_queries(X)
-        with self._threads():
-            _, neighbors = self._search(X, self.n_neighbors)
-        return vote(self._fit_codes[neighbors], len(self.classes_))
+        return self._shares(self._validate_queries(X))
 
     def kneighbors(
         self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
@@ -104,7 +101,9 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(f"n_neighbors must be a positive integer, got {k!r}")
         available = len(self._fit_X) - (X is None)
         if k > available:
-            raise ValueError(f"n_neighbors={k} is more than the {available} instances to choose from")
+            raise ValueError(
+                f"n_neighbors={k} is more than the {available} instances to choose from"
+            )
         X = None if X is None else self._validate_queries(X)
         with self._threads():
             squared, neighbors = self._search(X, int(k))
@@ -158,14 +157,26 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
         """(n, d, d) metric matrices; None: at the training instances."""
 
+    def _remember(self, X: np.ndarray, codes: np.ndarray, classes: np.ndarray) -> None:
+        """Keep what a neighbour search needs of the training data."""
+        self.classes_ = classes
+        self._fit_X = X
+        self._fit_codes = codes
+
+    def _shares(self, X: np.ndarray) -> np.ndarray:
+        with self._threads():
+            _, neighbors = self._search(X, self.n_neighbors)
+        return vote(self._fit_codes[neighbors], len(self.classes_))
+
+    def _predict_codes(self, X: np.ndarray) -> np.ndarray:
+        return self._shares(X).argmax(axis=1)
+
     def _validate_queries(self, X: Any) -> np.ndarray:
         X = validate_data(self, X, dtype=FLOAT_TYPES, reset=False)
         _check_magnitude(X, getattr(self, "feature_names_in_", None))
         return X
 
     def _validate_pair_points(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        from sklearn.utils.validation import check_array
-
         if pairs.shape[2] != self.n_features_in_:
             raise ValueError(
                 f"pairs have {pairs.shape[2]} features, but {type(self).__name__} was fitted "

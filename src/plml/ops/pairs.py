@@ -40,7 +40,7 @@ class PairOperator:
 
     @property
     def n_bases(self) -> int:
-        """m."""
+        """M."""
         return self.weights.shape[1]
 
     def scatter(self, s: np.ndarray) -> np.ndarray:

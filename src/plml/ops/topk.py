@@ -93,9 +93,7 @@ def row_blocks(n_rows: int, elements_per_row: int) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def _largest_inner_products_blocked(
-    queries: np.ndarray, vectors: np.ndarray, k: int
-) -> np.ndarray:
+def _largest_inner_products_blocked(queries: np.ndarray, vectors: np.ndarray, k: int) -> np.ndarray:
     result = np.empty((len(queries), k), dtype=np.int64)
     for block in row_blocks(len(queries), len(vectors)):
         negative = -(queries[block] @ vectors.T)
@@ -105,9 +103,7 @@ def _largest_inner_products_blocked(
     return result
 
 
-def _sorted_prefix(
-    d2: np.ndarray, candidates: np.ndarray, k: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _sorted_prefix(d2: np.ndarray, candidates: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest of each row, by distance and then by index."""
     order = np.lexsort((candidates, d2), axis=1)[:, :k]
     return np.take_along_axis(d2, order, axis=1), np.take_along_axis(candidates, order, axis=1)

@@ -67,7 +67,8 @@ def fista_step(problem: Problem, state: FistaState, *, restart: bool) -> FistaSt
         x = problem.project(state.y - gradient / beta)
         at_x = problem.evaluate(x)
         step = x - state.y
-        model = at_y.value + float(np.vdot(gradient, step)) + 0.5 * beta * float(np.vdot(step, step))
+        linear, square = float(np.vdot(gradient, step)), float(np.vdot(step, step))
+        model = at_y.value + linear + 0.5 * beta * square
         # Both sides carry rounding errors of this size; without the slack beta would
         # double for ever once the iterates stand still.
         slack = 1e-12 * max(abs(at_x.value), abs(at_y.value))

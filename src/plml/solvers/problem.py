@@ -18,7 +18,7 @@ class Problem(Protocol):
     """minimise f(x) subject to x in C, with f smooth and convex and C easy to project on."""
 
     def project(self, x: np.ndarray) -> np.ndarray:
-        """argmin over z in C of ||z - x||."""
+        """Argmin over z in C of ||z - x||."""
         ...
 
     def evaluate(self, x: np.ndarray) -> Evaluation:

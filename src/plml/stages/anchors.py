@@ -20,7 +20,7 @@ def kmeans_anchors(
 ) -> Anchors:
     """U, the means of at most ``n_bases`` k-means clusters, none of them empty.
 
-    Fewer come back where the data has fewer distinct rows; a warning says so.
+    Fewer come back where the data has fewer distinct rows.
 
     Parameters
     ----------
@@ -30,15 +30,8 @@ def kmeans_anchors(
     """
     n_clusters = min(n_bases, len(X))
     with warnings.catch_warnings():
-        # Said below in this library's words.
+        # The estimator says it in its own words.
         warnings.filterwarnings("ignore", "Number of distinct clusters", ConvergenceWarning)
         kmeans = KMeans(n_clusters, random_state=random_state).fit(X)
     used, labels = np.unique(kmeans.labels_, return_inverse=True)
-    if len(used) < n_bases:
-        warnings.warn(
-            f"n_bases={n_bases} anchors were asked for; the {len(X)} training rows give "
-            f"{len(used)} distinct clusters, so {len(used)} are used",
-            UserWarning,
-            stacklevel=2,
-        )
     return Anchors(kmeans.cluster_centers_[used], labels)

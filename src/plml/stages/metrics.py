@@ -37,8 +37,8 @@ class MetricsDual:
         self.triplets = triplets
         self.regularization = regularization
         self.pull = pull
-        is_target = np.arange(len(triplets.pairs)) < triplets.n_target_pairs
-        self._target_scatter = pairs.scatter(is_target.astype(np.float64))
+        self._is_target = (np.arange(len(triplets.pairs)) < triplets.n_target_pairs).astype(float)
+        self._target_scatter = pairs.scatter(self._is_target)
 
     def project(self, gamma: np.ndarray) -> np.ndarray:
         """Onto the box."""
@@ -79,8 +79,7 @@ class MetricsDual:
     def _coefficients(self, gamma: np.ndarray) -> np.ndarray:
         t, n_pairs = self.triplets, len(self.triplets.pairs)
         s = np.bincount(t.impostor, gamma, n_pairs) - np.bincount(t.target, gamma, n_pairs)
-        s[: t.n_target_pairs] -= self.pull
-        return s
+        return s - self.pull * self._is_target
 
     def _margins(self, distances: np.ndarray) -> np.ndarray:
         return distances[self.triplets.impostor] - distances[self.triplets.target]
@@ -153,12 +152,10 @@ def _minimize(
     max_iter: int,
     callback: Callback | None,
 ) -> Solution:
+    if len(problem.triplets.target) == 0:
+        return Solution(np.empty(0), 0.0, 0.0, True, 0, ())
     if solver == "fista":
         start = np.zeros(len(problem.triplets.target))
-        return fista(
-            problem, start, tol=tol, max_iter=max_iter, check_every=5, callback=callback
-        )
+        return fista(problem, start, tol=tol, max_iter=max_iter, check_every=5, callback=callback)
     start = np.full(len(problem.triplets.target), 0.5) if gamma is None else gamma
-    return lbfgsb(
-        problem, start, bounds=(0.0, 1.0), tol=tol, max_iter=max_iter, callback=callback
-    )
+    return lbfgsb(problem, start, bounds=(0.0, 1.0), tol=tol, max_iter=max_iter, callback=callback)

@@ -1,6 +1,6 @@
 """Prediction: neighbours under the local metric as a maximum inner product search, and the vote.
 
-    d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_j^T M_b x_j
+d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_j^T M_b x_j
 """
 
 import numpy as np

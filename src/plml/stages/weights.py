@@ -57,7 +57,8 @@ class WeightProblem:
     def lipschitz(self) -> float:
         """2 ||A|| + 2 lambda_2 ||L||, an upper estimate of the gradient's Lipschitz constant."""
         norm_a = float(np.linalg.norm(self.A, 2))
-        return max(2.0 * norm_a + 2.0 * self.smoothness * _largest_eigenvalue(self.laplacian), 1e-12)
+        norm_l = _largest_eigenvalue(self.laplacian)
+        return max(2.0 * norm_a + 2.0 * self.smoothness * norm_l, np.finfo(float).tiny)
 
     def project(self, W: np.ndarray) -> np.ndarray:
         """Rows onto the simplex."""
@@ -94,9 +95,15 @@ def learn_weights(
     ``solver="fista"`` is Algorithm 1 as printed; ``"auto"`` takes the first step size from the
     spectrum and restarts the momentum.
     """
-    first_step = {} if solver == "fista" else {"lipschitz": problem.lipschitz(), "restart": True}
+    as_printed = solver == "fista"
     return fista(
-        problem, problem.start(), tol=tol, max_iter=max_iter, callback=callback, **first_step
+        problem,
+        problem.start(),
+        tol=tol,
+        max_iter=max_iter,
+        lipschitz=1.0 if as_printed else problem.lipschitz(),
+        restart=not as_printed,
+        callback=callback,
     )
 
 

@@ -1,0 +1,54 @@
+"""One metric for the whole space: a linear map, so the classifier is a transformer, too."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from plml.ops.projections import psd_factor
+
+
+class GlobalMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Mixin for classifiers with one basis metric, M = components_^T components_.
+
+    The host calls ``_set_global_metric``.
+    """
+
+    components_: np.ndarray
+    basis_metrics_: np.ndarray
+    weights_: np.ndarray
+    _fit_X: np.ndarray
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Map points so that the Euclidean distance is the learned one.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+
+        Returns
+        -------
+        (n_queries, rank of the metric) array
+        """
+        check_is_fitted(self)
+        return self._validate_queries(X) @ self.components_.T
+
+    def _set_global_metric(self, M: np.ndarray, n_samples: int) -> None:
+        self.basis_metrics_ = M[None]
+        self.components_ = np.ascontiguousarray(
+            psd_factor(M, rank_tolerance=len(M) * float(np.finfo(M.dtype).eps))
+        )
+        self.weights_ = np.ones((n_samples, 1), dtype=M.dtype)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _weights_at(self, X: np.ndarray) -> np.ndarray:
+        return np.ones((len(X), 1), dtype=X.dtype)
+
+    def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
+        """The one matrix at every point, as a read-only view."""
+        n = len(self._fit_X if X is None else X)
+        return np.broadcast_to(self.basis_metrics_[0], (n, *self.basis_metrics_.shape[1:]))

@@ -1,0 +1,131 @@
+"""Classifiers that learn basis metrics in the large-margin dual (stage 2) for given weights."""
+
+import warnings
+from abc import abstractmethod
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from plml.estimators._basis import BasisMetricClassifier
+from plml.progress import gap_progress
+from plml.solvers.problem import history_arrays
+from plml.stages.metrics import Metrics, learn_metrics
+from plml.stages.triplets import (
+    Triplets,
+    check_targets,
+    cross_triplets,
+    impostor_neighbors,
+    target_neighbors,
+)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What stage 2 needs and no choice of ``regularization`` changes."""
+
+    weights: np.ndarray  # (n, m)
+    triplets: Triplets
+
+
+class LargeMarginClassifier(BasisMetricClassifier):
+    """Stage 2 on top of whatever weights a subclass prepares in ``_prepare``."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **BasisMetricClassifier._parameter_constraints,
+        "regularization": [Interval(Real, 0, None, closed="neither")],
+        "pull": [Interval(Real, 0, None, closed="left")],
+        "n_targets": [Interval(Integral, 1, None, closed="left")],
+        "n_impostors": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "solver": [StrOptions({"auto", "fista"})],
+        "device": [StrOptions({"cpu"})],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    regularization: float
+    pull: float
+    n_targets: int
+    n_impostors: int
+    tol: float
+    max_iter: int
+    solver: str
+    verbose: int
+
+    @abstractmethod
+    def _prepare(self, X: np.ndarray, y: np.ndarray) -> Preparation:
+        """Weights and triplets."""
+
+    def _set_preparation(self, preparation: Any, dtype: np.dtype) -> None:
+        """Set the fitted attributes that do not depend on ``regularization``."""
+        self.weights_ = preparation.weights.astype(dtype, copy=False)
+
+    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
+        self._learn_at(X, y, self.regularization)
+
+    def _learn_at(self, X: np.ndarray, y: np.ndarray, regularization: float) -> None:
+        check_targets(y, self.classes_)
+        preparation = self._prepare(X, y)
+        metrics = self._learn_metrics(X, preparation, regularization, self.tol)
+        self._set_fitted(X, preparation, metrics)
+        self._warn_of_trouble()
+
+    def _triplets(self, X: np.ndarray, y: np.ndarray) -> Triplets:
+        return cross_triplets(
+            target_neighbors(X, y, self.n_targets), impostor_neighbors(X, y, self.n_impostors)
+        )
+
+    def _learn_metrics(
+        self,
+        X: np.ndarray,
+        preparation: Preparation,
+        regularization: float,
+        tol: float,
+        gamma: np.ndarray | None = None,
+    ) -> Metrics:
+        with gap_progress("stage 2, metrics", tol, self.verbose) as callback:
+            return learn_metrics(
+                X,
+                preparation.weights.astype(X.dtype, copy=False),
+                preparation.triplets,
+                regularization,
+                self.pull,
+                solver=self.solver,
+                tol=tol,
+                max_iter=self.max_iter,
+                gamma=gamma,
+                callback=callback,
+            )
+
+    def _set_fitted(self, X: np.ndarray, preparation: Preparation, metrics: Metrics) -> None:
+        self._set_preparation(preparation, X.dtype)
+        self.basis_metrics_ = metrics.M
+        self.objective_ = metrics.objective
+        self.dual_gap_ = metrics.gap
+        self.n_iter_ = metrics.n_iter
+        self.history_ = {"metrics": history_arrays(metrics.history)}
+        self._build_index(X)
+
+    def _warn_of_trouble(self) -> None:
+        self._warn_of_gap("stage 2 (metrics)", self.dual_gap_)
+        if not self.basis_metrics_.any():
+            warnings.warn(
+                "the learned metric is zero, so every distance is: same-class neighbours are no "
+                "nearer than other-class ones; lower pull or check the labels and features",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _warn_of_gap(self, stage: str, gap: float) -> None:
+        if gap > self.tol:
+            warnings.warn(
+                f"{stage} stopped at a relative gap of {gap:.2e}, above tol={self.tol:g}; "
+                f"raise max_iter={self.max_iter} or tol",
+                ConvergenceWarning,
+                stacklevel=6,
+            )

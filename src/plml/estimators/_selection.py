@@ -1,0 +1,80 @@
+"""Choosing ``regularization`` by cross-validation along a warm-started path."""
+
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.model_selection import check_cv
+
+from plml.estimators._large_margin import LargeMarginClassifier
+from plml.progress import task_progress
+
+
+def cross_validate_path(
+    estimator: LargeMarginClassifier,
+    X: np.ndarray,
+    y: np.ndarray,
+    values: np.ndarray,
+    *,
+    cv: Any,
+    tol: float,
+    n_jobs: int | None,
+    verbose: int,
+) -> dict[str, np.ndarray]:
+    """Accuracy of every value on every fold, as scikit-learn's ``cv_results_``.
+
+    Parameters
+    ----------
+    estimator : unfitted; its ``regularization`` is not looked at
+    X, y : validated instances and class codes
+    values : (n_values,) array, largest first
+    cv : scikit-learn's meaning
+    tol : relative gap within the folds
+    """
+    splits = list(check_cv(cv, y, classifier=True).split(X, y))
+    jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(_fold_path)(clone(estimator).set_params(verbose=0), X, y, train, test, values, tol)
+        for train, test in splits
+    )
+    folds = []
+    if verbose:
+        with task_progress() as advance:
+            for fold in jobs:
+                folds.append(fold)
+                advance(f"cross-validation: fold {len(folds)}", len(folds) / len(splits))
+    else:
+        folds = list(jobs)
+    results = {"regularization": values}
+    for i, (scores, gaps) in enumerate(folds):
+        results[f"split{i}_test_score"] = scores
+        results[f"split{i}_dual_gap"] = gaps
+    scores = np.array([scores for scores, _ in folds])
+    results["mean_test_score"] = scores.mean(axis=0)
+    results["std_test_score"] = scores.std(axis=0)
+    ascending = -results["mean_test_score"]
+    results["rank_test_score"] = 1 + np.array([(ascending < score).sum() for score in ascending])
+    return results
+
+
+def _fold_path(
+    estimator: LargeMarginClassifier,
+    X: np.ndarray,
+    y: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
+    values: np.ndarray,
+    tol: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Accuracies and gaps of one fold; every value starts where the one before ended."""
+    X_train, y_train = X[train], y[train]
+    estimator._remember(X_train, y_train, np.arange(y.max() + 1))
+    preparation = estimator._prepare(X_train, y_train)
+    scores, gaps, gamma = [], [], None
+    for value in values:
+        metrics = estimator._learn_metrics(X_train, preparation, float(value), tol, gamma)
+        gamma = metrics.gamma
+        estimator._set_fitted(X_train, preparation, metrics)
+        scores.append(np.mean(estimator._predict_codes(X[test]) == y[test]))
+        gaps.append(metrics.gap)
+    return np.array(scores), np.array(gaps)

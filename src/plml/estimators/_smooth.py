@@ -1,0 +1,141 @@
+"""Stage 1 under the estimators: smooth local weights over anchor points."""
+
+import warnings
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from plml.estimators._large_margin import LargeMarginClassifier, Preparation
+from plml.progress import gap_progress
+from plml.solvers.problem import Solution, history_arrays
+from plml.stages.anchors import kmeans_anchors
+from plml.stages.graph import SCALE_NEIGHBOR, graph_laplacian, local_scales, similarity_graph
+from plml.stages.metrics import Metrics
+from plml.stages.neighbors import euclidean_neighbors
+from plml.stages.weights import WeightProblem, learn_weights, query_weight_problem
+
+
+@dataclass(frozen=True)
+class SmoothPreparation(Preparation):
+    """Stage 1's outcome beside the weights themselves."""
+
+    anchors: np.ndarray
+    scales: np.ndarray
+    solution: Solution
+
+
+class SmoothLocalMetric(LargeMarginClassifier):
+    """Stage 1 and the weights of new points: what ``PLML`` and ``PLMLCV`` share."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LargeMarginClassifier._parameter_constraints,
+        "n_bases": [Interval(Integral, 1, None, closed="left")],
+        "locality": [Interval(Real, 0, None, closed="left")],
+        "smoothness": [Interval(Real, 0, None, closed="left")],
+        "n_graph_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "query_weights": [StrOptions({"nearest", "optimize"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_bases: int,
+        pull: float,
+        locality: float,
+        smoothness: float,
+        n_targets: int,
+        n_impostors: int,
+        n_graph_neighbors: int,
+        n_neighbors: int,
+        query_weights: str,
+        tol: float,
+        max_iter: int,
+        solver: str,
+        device: str,
+        n_jobs: int | None,
+        random_state: int | np.random.RandomState | None,
+        verbose: int,
+    ) -> None:
+        self.n_bases = n_bases
+        self.pull = pull
+        self.locality = locality
+        self.smoothness = smoothness
+        self.n_targets = n_targets
+        self.n_impostors = n_impostors
+        self.n_graph_neighbors = n_graph_neighbors
+        self.n_neighbors = n_neighbors
+        self.query_weights = query_weights
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver = solver
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _prepare(self, X: np.ndarray, y: np.ndarray) -> SmoothPreparation:
+        """Graph, anchors, weights and triplets."""
+        squared, neighbors = euclidean_neighbors(X, max(self.n_graph_neighbors, SCALE_NEIGHBOR))
+        laplacian = graph_laplacian(similarity_graph(squared, neighbors, self.n_graph_neighbors))
+        anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state)).centers
+        problem = WeightProblem(X, anchors, self.locality, self.smoothness, laplacian)
+        with gap_progress("stage 1, weights", self.tol, self.verbose) as callback:
+            solution = learn_weights(
+                problem,
+                solver=self.solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                callback=callback,
+            )
+        return SmoothPreparation(
+            solution.x, self._triplets(X, y), anchors, local_scales(squared), solution
+        )
+
+    def _set_preparation(self, preparation: SmoothPreparation, dtype: np.dtype) -> None:
+        super()._set_preparation(preparation, dtype)
+        self.anchors_ = preparation.anchors.astype(dtype, copy=False)
+        self.weights_gap_ = preparation.solution.gap
+        self.weights_n_iter_ = preparation.solution.n_iter
+        self._scales = preparation.scales
+
+    def _set_fitted(self, X: np.ndarray, preparation: Any, metrics: Metrics) -> None:
+        super()._set_fitted(X, preparation, metrics)
+        self.history_["weights"] = history_arrays(preparation.solution.history)
+
+    def _warn_of_trouble(self) -> None:
+        if len(self.anchors_) < self.n_bases:
+            warnings.warn(
+                f"n_bases={self.n_bases} anchors were asked for; the {len(self.weights_)} training "
+                f"rows give {len(self.anchors_)} distinct clusters, so {len(self.anchors_)} are "
+                "used",
+                UserWarning,
+                stacklevel=4,
+            )
+        self._warn_of_gap("stage 1 (weights)", self.weights_gap_)
+        super()._warn_of_trouble()
+
+    def _weights_at(self, X: np.ndarray) -> np.ndarray:
+        if self.query_weights == "nearest":
+            _, nearest = euclidean_neighbors(self._fit_X, 1, X)
+            return self.weights_[nearest[:, 0]]
+        squared, neighbors = euclidean_neighbors(
+            self._fit_X, max(self.n_graph_neighbors, SCALE_NEIGHBOR), X
+        )
+        problem = query_weight_problem(
+            X,
+            self.anchors_,
+            self.locality,
+            self.smoothness,
+            self.weights_,
+            self._scales,
+            squared,
+            neighbors,
+            self.n_graph_neighbors,
+        )
+        solution = learn_weights(problem, solver="auto", tol=self.tol, max_iter=self.max_iter)
+        return solution.x.astype(X.dtype, copy=False)

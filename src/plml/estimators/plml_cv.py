@@ -1,0 +1,136 @@
+"""PLML with its regularization selected by inner cross-validation."""
+
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from plml.estimators._selection import cross_validate_path
+from plml.estimators._smooth import SmoothLocalMetric
+from plml.estimators.plml import PLML
+from plml.stages.triplets import check_targets
+
+
+class PLMLCV(SmoothLocalMetric):
+    """PLML that selects ``regularization`` by cross-validated accuracy, then refits on all data.
+
+    Within a fold the graph, the anchors, the weights and the triplets are computed once, and the
+    values are visited from the largest down, each started from the solution of the one before.
+
+    Parameters
+    ----------
+    regularizations : sequence of float
+        The values of alpha_1 to choose from.
+    cv : int, splitter or iterable
+        scikit-learn's meaning; an integer is the number of stratified folds.
+    selection_tol : float
+        Relative gap of stage 2 within the folds; a looser gap than ``tol`` is enough to select.
+    n_jobs : int or None
+        Folds at the same time.
+    n_bases, pull, locality, smoothness, n_targets, n_impostors, n_graph_neighbors, n_neighbors
+        As in ``PLML``.
+    query_weights, tol, max_iter, solver, device, random_state, verbose
+        As in ``PLML``.
+
+    Attributes
+    ----------
+    best_regularization_ : float
+        The value with the highest mean accuracy; of equals, the largest.
+    best_score_ : float
+        Its mean accuracy over the folds.
+    cv_results_ : dict of arrays
+        ``regularization``, ``split{i}_test_score``, ``split{i}_dual_gap``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{
+            name: constraint
+            for name, constraint in SmoothLocalMetric._parameter_constraints.items()
+            if name != "regularization"
+        },
+        "regularizations": ["array-like"],
+        "cv": ["cv_object"],
+        "selection_tol": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        *,
+        regularizations: Iterable[float] = (0.01, 0.1, 1.0, 10.0, 100.0),
+        cv: Any = 2,
+        selection_tol: float = 1e-2,
+        n_bases: int = 20,
+        pull: float = 1.0,
+        locality: float = 1.0,
+        smoothness: float = 100.0,
+        n_targets: int = 3,
+        n_impostors: int = 3,
+        n_graph_neighbors: int = 6,
+        n_neighbors: int = 1,
+        query_weights: str = "nearest",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        solver: str = "auto",
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_bases=n_bases,
+            pull=pull,
+            locality=locality,
+            smoothness=smoothness,
+            n_targets=n_targets,
+            n_impostors=n_impostors,
+            n_graph_neighbors=n_graph_neighbors,
+            n_neighbors=n_neighbors,
+            query_weights=query_weights,
+            tol=tol,
+            max_iter=max_iter,
+            solver=solver,
+            device=device,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.regularizations = regularizations
+        self.cv = cv
+        self.selection_tol = selection_tol
+
+    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
+        values = _largest_first(self.regularizations)
+        check_targets(y, self.classes_)
+        own = self.get_params()
+        shared = {name: own[name] for name in PLML().get_params() if name in own}
+        self.cv_results_ = cross_validate_path(
+            PLML(**shared),
+            X,
+            y,
+            values,
+            cv=self.cv,
+            tol=self.selection_tol,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+        best = int(self.cv_results_["mean_test_score"].argmax())
+        self.best_regularization_ = float(values[best])
+        self.best_score_ = float(self.cv_results_["mean_test_score"][best])
+        self._learn_at(X, y, self.best_regularization_)
+
+
+def _largest_first(regularizations: Iterable[float]) -> np.ndarray:
+    """The values as a descending array; refuses an empty or non-positive grid."""
+    try:
+        values = np.asarray(list(regularizations), dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.ndim != 1 or len(values) == 0 or not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(
+            f"regularizations must be a non-empty sequence of positive numbers, got "
+            f"{regularizations!r}"
+        )
+    return np.unique(values)[::-1]

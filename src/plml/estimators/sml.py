@@ -1,0 +1,101 @@
+"""Single Metric Learning: PLML's stage 2 with one basis metric."""
+
+from typing import Any
+
+import numpy as np
+
+from plml.estimators._global import GlobalMetric
+from plml.estimators._large_margin import LargeMarginClassifier, Preparation
+from plml.stages.metrics import Metrics
+
+
+class SML(GlobalMetric, LargeMarginClassifier):
+    """Nearest-neighbour classification under one large-margin metric M >= 0,
+
+        min_M regularization ||M||_F^2 + pull sum_ij d^2(x_i, x_j)
+              + sum_ijk [1 + d^2(x_i, x_j) - d^2(x_i, x_k)]_+ ,
+
+    over same-class neighbours j and other-class neighbours k of every instance i: the baseline
+    that PLML is when it has a single basis.
+
+    Parameters
+    ----------
+    regularization : float
+        alpha_1.
+    pull : float
+        alpha_2, the weight of the distances to same-class neighbours.
+    n_targets, n_impostors : int
+        Same-class and other-class neighbours that make the triplets of an instance.
+    n_neighbors : int
+        Neighbours that vote.
+    tol : float
+        Relative duality gap at which to stop.
+    max_iter : int
+        Iterations at the most.
+    solver : {"auto", "fista"}
+        As in ``PLML``.
+    device : {"cpu"}
+        Where the work is done.
+    n_jobs : int or None
+        Threads of the numerical libraries; None leaves them as they are.
+    verbose : int
+        Above zero shows the progress.
+
+    Attributes
+    ----------
+    components_ : (rank, d) array
+        The linear map of the metric, M = components_^T components_.
+    basis_metrics_ : (1, d, d) array
+        The metric M.
+    objective_, dual_gap_, n_iter_, history_
+        As in ``PLML``.
+    classes_ : (n_classes,) array
+    n_features_in_, feature_names_in_ : as in scikit-learn
+
+    References
+    ----------
+    J. Wang, A. Woznica, A. Kalousis. Parametric Local Metric Learning for Nearest Neighbor
+    Classification. NIPS 2012, section 4.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from plml import SML
+    >>> X, y = load_iris(return_X_y=True)
+    >>> SML().fit(X, y).score(X, y)
+    1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        regularization: float = 1.0,
+        pull: float = 1.0,
+        n_targets: int = 3,
+        n_impostors: int = 3,
+        n_neighbors: int = 1,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        solver: str = "auto",
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.regularization = regularization
+        self.pull = pull
+        self.n_targets = n_targets
+        self.n_impostors = n_impostors
+        self.n_neighbors = n_neighbors
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver = solver
+        self.device = device
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _prepare(self, X: np.ndarray, y: np.ndarray) -> Preparation:
+        return Preparation(np.ones((len(X), 1)), self._triplets(X, y))
+
+    def _set_fitted(self, X: np.ndarray, preparation: Any, metrics: Metrics) -> None:
+        super()._set_fitted(X, preparation, metrics)
+        self._set_global_metric(metrics.M[0], len(X))

@@ -1,0 +1,1 @@
+"""The paper's study: data sets, protocols, statistics, tables and figures."""

@@ -1,0 +1,171 @@
+"""The six data sets of the paper, read from their original files or fetched from OpenML."""
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.datasets import fetch_openml, load_digits
+
+DATA_VARIABLE = "PLML_DATA"
+
+
+class Dataset(NamedTuple):
+    """Instances, labels, and the default split where the data has one."""
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+    n_train: int | None  # the first n_train rows are the training part; None: no default split
+
+
+class Source(NamedTuple):
+    """Where a data set comes from and what it must look like."""
+
+    files: tuple[str, ...]  # training part first
+    read: Callable[[list[Path]], tuple[np.ndarray, np.ndarray]]
+    openml: str
+    shape: tuple[int, int]
+    n_classes: int
+    n_train: int | None
+
+
+def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
+    """A data set by name: one of ``NAMES``.
+
+    Parameters
+    ----------
+    name : str
+    data_dir : folder of the original files, gzip-compressed or plain; by default the environment
+        variable ``PLML_DATA``. Without one the data set is fetched from OpenML. ``"digits"`` is
+        embedded in scikit-learn and needs neither.
+    """
+    if name == "digits":
+        X, y = load_digits(return_X_y=True)
+        return Dataset(name, X.astype(np.float64), y, None)
+    if name not in SOURCES:
+        raise ValueError(f"unknown data set {name!r}; choose from {', '.join(NAMES)}")
+    source = SOURCES[name]
+    folder = data_dir or os.environ.get(DATA_VARIABLE)
+    X, y = _read_files(name, source, Path(folder)) if folder else _fetch(name, source)
+    _check(name, source, X, y)
+    return Dataset(name, X, y, source.n_train)
+
+
+def _read_files(name: str, source: Source, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    paths = []
+    for file in source.files:
+        found = [path for path in (folder / f"{file}.gz", folder / file) if path.is_file()]
+        if not found:
+            raise FileNotFoundError(
+                f"data set {name!r}: put {file} (or {file}.gz) into {folder}, or unset "
+                f"{DATA_VARIABLE} to fetch it from OpenML"
+            )
+        paths.append(found[0])
+    try:
+        return source.read(paths)
+    except (ValueError, OSError, EOFError, IndexError) as error:
+        files = ", ".join(path.name for path in paths)
+        raise ValueError(f"data set {name!r}: cannot read {files} in {folder}: {error}") from error
+
+
+def _fetch(name: str, source: Source) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        table = fetch_openml(source.openml, version=1, as_frame=False, parser="liac-arff")
+    except Exception as error:  # whatever the network has to say
+        raise OSError(
+            f"data set {name!r} could not be fetched from OpenML ({error}); put "
+            f"{', '.join(source.files)} into a folder and name it with --data-dir or "
+            f"{DATA_VARIABLE}"
+        ) from error
+    return np.asarray(table.data, dtype=np.float64), np.asarray(table.target)
+
+
+def _check(name: str, source: Source, X: np.ndarray, y: np.ndarray) -> None:
+    found = (*X.shape, len(np.unique(y)))
+    expected = (*source.shape, source.n_classes)
+    if found != expected:
+        words = "{} rows, {} features and {} classes"
+        raise ValueError(
+            f"data set {name!r} has {words.format(*found)}; expected {words.format(*expected)}"
+        )
+    if not np.isfinite(X).all():
+        raise ValueError(f"data set {name!r} has values that are not finite")
+
+
+def _open(path: Path) -> Any:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _table(paths: list[Path], delimiter: str | None, dtype: Any = np.float64) -> np.ndarray:
+    parts = []
+    for path in paths:
+        with _open(path) as stream:
+            parts.append(np.loadtxt(stream, delimiter=delimiter, dtype=dtype))
+    return np.concatenate(parts)
+
+
+def _read_letter(paths: list[Path]) -> tuple[np.ndarray, np.ndarray]:
+    table = _table(paths, ",", str)
+    return table[:, 1:].astype(np.float64), table[:, 0]
+
+
+def _read_label_last(paths: list[Path]) -> tuple[np.ndarray, np.ndarray]:
+    table = _table(paths, ",")
+    return table[:, :-1], table[:, -1].astype(np.int64)
+
+
+def _read_usps(paths: list[Path]) -> tuple[np.ndarray, np.ndarray]:
+    table = _table(paths, None)
+    return table[:, 1:], table[:, 0].astype(np.int64)
+
+
+def _read_mnist(paths: list[Path]) -> tuple[np.ndarray, np.ndarray]:
+    images = [_read_idx(path) for path in paths[::2]]
+    labels = [_read_idx(path) for path in paths[1::2]]
+    X = np.concatenate([part.reshape(len(part), -1) for part in images])
+    return X.astype(np.float64), np.concatenate(labels).astype(np.int64)
+
+
+def _read_idx(path: Path) -> np.ndarray:
+    """An array in the IDX format: big-endian magic 0x0000 08 ndim, the sizes, then the bytes."""
+    with _open(path) as stream:
+        content = stream.read()
+    magic = int.from_bytes(content[:4], "big")
+    n_dimensions = magic & 0xFF
+    if magic >> 8 != 8 or len(content) < 4 + 4 * n_dimensions:
+        raise ValueError(f"{path.name} is not an IDX file of bytes")
+    sizes = np.frombuffer(content, ">u4", n_dimensions, offset=4).astype(int)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * n_dimensions).reshape(sizes)
+
+
+SOURCES = {
+    "letter": Source(("letter-recognition.data",), _read_letter, "letter", (20000, 16), 26, None),
+    "pendigits": Source(
+        ("pendigits.tra", "pendigits.tes"), _read_label_last, "pendigits", (10992, 16), 10, 7494
+    ),
+    "optdigits": Source(
+        ("optdigits.tra", "optdigits.tes"), _read_label_last, "optdigits", (5620, 64), 10, 3823
+    ),
+    "isolet": Source(
+        ("isolet1+2+3+4.data", "isolet5.data"), _read_label_last, "isolet", (7797, 617), 26, 6238
+    ),
+    # Pooled and cross-validated in the paper: 7291 + 2007 rows.
+    "usps": Source(("zip.train", "zip.test"), _read_usps, "USPS", (9298, 256), 10, None),
+    "mnist": Source(
+        (
+            "train-images-idx3-ubyte",
+            "train-labels-idx1-ubyte",
+            "t10k-images-idx3-ubyte",
+            "t10k-labels-idx1-ubyte",
+        ),
+        _read_mnist,
+        "mnist_784",
+        (70000, 784),
+        10,
+        60000,
+    ),
+}
+NAMES = ("digits", *SOURCES)
