@@ -1,0 +1,63 @@
+"""The command line: ``plml demo``."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from plml import __version__
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; bad input ends in one line on standard error and exit code 2."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except (ValueError, OSError) as error:
+        print(f"plml {options.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"plml {options.command}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="plml", description="Smooth local metric learning for nearest neighbours."
+    )
+    parser.add_argument("--version", action="version", version=f"plml {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    demo = commands.add_parser(
+        "demo",
+        help="compare Euclidean, one learned metric and local metrics on embedded digits",
+        description="Fit and compare three nearest-neighbour classifiers on scikit-learn's digits.",
+    )
+    demo.add_argument(
+        "--out", type=Path, default=Path("plml-demo.png"), help="the picture (default: %(default)s)"
+    )
+    demo.add_argument("--seed", type=int, default=0, help="of the split and the anchors")
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from plml.experiments.demo import demo_data, demo_rows, format_table
+    from plml.progress import task_progress
+
+    if not options.out.parent.is_dir():
+        raise ValueError(f"--out {options.out}: there is no folder {options.out.parent}")
+    if not 0 <= options.seed < 2**32:
+        raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {options.seed}")
+    data = demo_data(options.seed)
+    print(f"digits: {len(data.X_train)} rows to train, {len(data.X_test)} to test, 64 features\n")
+    with task_progress() as advance:
+        rows = list(demo_rows(data, options.seed, advance))
+    print(format_table(rows))
+    try:
+        from plml.plots.demo import save_demo_figure
+
+        save_demo_figure(options.out, data, rows)
+    except ImportError:
+        print('\nno picture: pip install "plml[plots]" draws one')
+    else:
+        print(f"\npicture: {options.out}")
+    return 0

@@ -1,0 +1,1 @@
+"""Pictures. matplotlib is imported where one is drawn."""
