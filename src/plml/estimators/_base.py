@@ -1,7 +1,8 @@
 """What every nearest-neighbour classifier of this library shares."""
 
+import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -56,6 +57,8 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self._remember(X, codes, classes)
         with self._threads():
             self._learn(X, codes)
+        for trouble in self._troubles():
+            warnings.warn(trouble, stacklevel=2)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -144,6 +147,10 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         """Set the fitted attributes from validated X and class codes y."""
+
+    def _troubles(self) -> Iterable[Warning]:
+        """What a user should know of the fit."""
+        return ()
 
     @abstractmethod
     def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:

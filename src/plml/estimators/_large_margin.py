@@ -1,7 +1,7 @@
 """Classifiers that learn basis metrics in the large-margin dual (stage 2) for given weights."""
 
-import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -69,11 +69,10 @@ class LargeMarginClassifier(BasisMetricClassifier):
         self._learn_at(X, y, self.regularization)
 
     def _learn_at(self, X: np.ndarray, y: np.ndarray, regularization: float) -> None:
-        check_targets(y, self.classes_)
+        check_targets(y)
         preparation = self._prepare(X, y)
         metrics = self._learn_metrics(X, preparation, regularization, self.tol)
         self._set_fitted(X, preparation, metrics)
-        self._warn_of_trouble()
 
     def _triplets(self, X: np.ndarray, y: np.ndarray) -> Triplets:
         return cross_triplets(
@@ -111,21 +110,29 @@ class LargeMarginClassifier(BasisMetricClassifier):
         self.history_ = {"metrics": history_arrays(metrics.history)}
         self._build_index(X)
 
-    def _warn_of_trouble(self) -> None:
-        self._warn_of_gap("stage 2 (metrics)", self.dual_gap_)
+    def _troubles(self) -> Iterator[Warning]:
+        yield from classes_of_one(self._fit_codes, self.classes_)
+        yield from self._gap_trouble("stage 2 (metrics)", self.dual_gap_)
         if not self.basis_metrics_.any():
-            warnings.warn(
-                "the learned metric is zero, so every distance is: same-class neighbours are no "
-                "nearer than other-class ones; lower pull or check the labels and features",
-                UserWarning,
-                stacklevel=5,
+            yield UserWarning(
+                "the learned metric is zero, so neighbours are the Euclidean ones: same-class "
+                "neighbours are no nearer than other-class ones; lower pull or check the labels "
+                "and features"
             )
 
-    def _warn_of_gap(self, stage: str, gap: float) -> None:
+    def _gap_trouble(self, stage: str, gap: float) -> Iterator[Warning]:
         if gap > self.tol:
-            warnings.warn(
+            yield ConvergenceWarning(
                 f"{stage} stopped at a relative gap of {gap:.2e}, above tol={self.tol:g}; "
-                f"raise max_iter={self.max_iter} or tol",
-                ConvergenceWarning,
-                stacklevel=6,
+                f"raise max_iter={self.max_iter} or tol"
             )
+
+
+def classes_of_one(codes: np.ndarray, classes: np.ndarray) -> Iterator[Warning]:
+    """A warning that names the classes with one member."""
+    alone = classes[np.bincount(codes, minlength=len(classes)) == 1].tolist()
+    if alone:
+        named = ", ".join(repr(label) for label in alone[:5]) + (", ..." if len(alone) > 5 else "")
+        yield UserWarning(
+            f"classes with one member have no same-class neighbour and give no triplets: {named}"
+        )

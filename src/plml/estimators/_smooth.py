@@ -1,6 +1,6 @@
 """Stage 1 under the estimators: smooth local weights over anchor points."""
 
-import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -107,17 +107,15 @@ class SmoothLocalMetric(LargeMarginClassifier):
         super()._set_fitted(X, preparation, metrics)
         self.history_["weights"] = history_arrays(preparation.solution.history)
 
-    def _warn_of_trouble(self) -> None:
-        if len(self.anchors_) < self.n_bases:
-            warnings.warn(
+    def _troubles(self) -> Iterator[Warning]:
+        m = len(self.anchors_)
+        if m < self.n_bases:
+            yield UserWarning(
                 f"n_bases={self.n_bases} anchors were asked for; the {len(self.weights_)} training "
-                f"rows give {len(self.anchors_)} distinct clusters, so {len(self.anchors_)} are "
-                "used",
-                UserWarning,
-                stacklevel=4,
+                f"rows give {m} distinct clusters, so {m} are used"
             )
-        self._warn_of_gap("stage 1 (weights)", self.weights_gap_)
-        super()._warn_of_trouble()
+        yield from self._gap_trouble("stage 1 (weights)", self.weights_gap_)
+        yield from super()._troubles()
 
     def _weights_at(self, X: np.ndarray) -> np.ndarray:
         if self.query_weights == "nearest":

@@ -103,7 +103,7 @@ class PLMLCV(SmoothLocalMetric):
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         values = _largest_first(self.regularizations)
-        check_targets(y, self.classes_)
+        check_targets(y)
         own = self.get_params()
         shared = {name: own[name] for name in PLML().get_params() if name in own}
         self.cv_results_ = cross_validate_path(

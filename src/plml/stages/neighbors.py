@@ -27,14 +27,17 @@ def euclidean_neighbors(
     k = min(n_neighbors, len(X) - exclude_self)
     if k < 1 or len(Q) == 0:
         return np.empty((len(Q), 0)), np.empty((len(Q), 0), dtype=np.int64)
-    # ||q - x||^2 = ||q||^2 - <(2q, -1), (x, ||x||^2)>; centring keeps the terms small.
+    # ||q - x||^2 = ||q||^2 - <(2q, -1), (x, ||x||^2)>, about the mean and in units that keep the
+    # terms near one; a power of two, so that scaling a distance is exact.
     center = X.mean(axis=0, dtype=np.float64)
-    X_c, Q_c = X - center, Q - center
+    unit = 2.0 ** np.ceil(np.log2(max(np.abs(X - center).max(), np.finfo(np.float64).tiny)))
+    X_c, Q_c = (X - center) / unit, (Q - center) / unit
     index = InnerProductIndex(np.column_stack([X_c, np.einsum("nd,nd->n", X_c, X_c)]))
     query_vectors = np.column_stack([2.0 * Q_c, np.full(len(Q), -1.0)])
-    return index.search(
+    squared, indices = index.search(
         query_vectors,
         k,
-        lambda rows, candidates: euclidean_pairs(Q[rows], X, candidates),
+        lambda rows, candidates: euclidean_pairs(Q[rows], X, candidates) / unit / unit,
         exclude_self=exclude_self,
     )
+    return squared * unit * unit, indices

@@ -7,6 +7,7 @@ import numpy as np
 
 from plml.ops.distances import local_pairs
 from plml.ops.topk import InnerProductIndex
+from plml.stages.neighbors import euclidean_neighbors
 
 
 def index_vectors(X: np.ndarray, M: np.ndarray) -> np.ndarray:
@@ -44,11 +45,14 @@ class LocalMetricIndex:
         self.scale = self.scale or 1.0
         vectors[:, d:] /= self.scale
         self.index = InnerProductIndex(vectors)
+        self._nonzero_bases = M.any(axis=(1, 2))
 
     def search(
         self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, *, exclude_self: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """The nearest training instances under each query's own metric.
+
+        Where that metric vanishes every distance is zero; the Euclidean order decides.
 
         Parameters
         ----------
@@ -62,6 +66,15 @@ class LocalMetricIndex:
         squared_distances : (q, n_neighbors) float64 array
         indices : (q, n_neighbors) integer array
         """
+        squared, indices = self._search(Q, weights, n_neighbors, exclude_self)
+        flat = np.flatnonzero(~(weights[:, self._nonzero_bases] != 0).any(axis=1))
+        if len(flat):
+            indices[flat] = self._euclidean(Q, flat, n_neighbors, exclude_self)
+        return squared, indices
+
+    def _search(
+        self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, exclude_self: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         vectors = query_vectors(Q - self.center, weights, self.M.astype(np.float64))
         vectors[:, Q.shape[1] :] *= self.scale
         return self.index.search(
@@ -70,6 +83,18 @@ class LocalMetricIndex:
             lambda rows, columns: local_pairs(Q[rows], weights[rows], self.M, self.X, columns),
             exclude_self=exclude_self,
         )
+
+    def _euclidean(
+        self, Q: np.ndarray, rows: np.ndarray, n_neighbors: int, exclude_self: bool
+    ) -> np.ndarray:
+        """Euclidean neighbours of the given queries."""
+        _, found = euclidean_neighbors(self.X, n_neighbors + exclude_self, Q[rows])
+        if not exclude_self:
+            return found
+        # Drop the query itself, or the last one where duplicates crowded it out.
+        others = found != rows[:, None]
+        others[others.all(axis=1), -1] = False
+        return found[others].reshape(len(rows), n_neighbors)
 
 
 def vote(neighbor_labels: np.ndarray, n_classes: int) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Large-margin triplets (i, j, k): j a same-class and k an other-class neighbour of i."""
 
-import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,21 +55,12 @@ def cross_triplets(targets: np.ndarray, impostors: np.ndarray) -> Triplets:
     )
 
 
-def check_targets(y: np.ndarray, classes: np.ndarray) -> None:
-    """Warn of classes with one member; refuse data in which no class has two."""
-    counts = np.bincount(y, minlength=len(classes))
-    if counts.max() < 2:
+def check_targets(y: np.ndarray) -> None:
+    """Refuse data in which no class has two members."""
+    if np.bincount(y).max() < 2:
         raise ValueError(
             "every class has a single member, so no instance has a same-class neighbour to learn "
             "from; give at least one class two or more rows"
-        )
-    alone: list[Any] = classes[counts == 1].tolist()
-    if alone:
-        named = ", ".join(repr(label) for label in alone[:5]) + (", ..." if len(alone) > 5 else "")
-        warnings.warn(
-            f"classes with one member have no same-class neighbour and give no triplets: {named}",
-            UserWarning,
-            stacklevel=2,
         )
 
 

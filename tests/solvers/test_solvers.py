@@ -1,0 +1,156 @@
+"""The solvers on a box-constrained quadratic whose solution a convex solver knows."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from plml.ops.projections import project_box
+from plml.solvers.fista import FistaState, fista, fista_step
+from plml.solvers.lbfgsb import lbfgsb
+from plml.solvers.problem import Evaluation, Iteration, history_arrays
+
+
+class BoxQuadratic:
+    """min x^T A x / 2 - b^T x over [0, 1]^n, certified by its Frank-Wolfe gap."""
+
+    def __init__(self, A, b):
+        self.A, self.b = A, b
+        self.n_evaluations = 0
+
+    def project(self, x):
+        return project_box(x)
+
+    def evaluate(self, x):
+        self.n_evaluations += 1
+        Ax = self.A @ x
+        return Evaluation(float(0.5 * x @ Ax - self.b @ x), Ax)
+
+    def gradient(self, evaluation):
+        return evaluation.cache - self.b
+
+    def gap(self, x, evaluation, gradient):
+        return float(gradient @ x - np.minimum(gradient, 0).sum()) / max(
+            abs(evaluation.value), 1e-3
+        )
+
+
+@pytest.fixture
+def quadratic(rng):
+    B = rng.normal(size=(30, 20))
+    return BoxQuadratic(B.T @ B + 0.01 * np.eye(20), 10 * rng.normal(size=20))
+
+
+def optimum(problem):
+    x = cp.Variable(20)
+    objective = 0.5 * cp.quad_form(x, cp.psd_wrap(problem.A)) - problem.b @ x
+    return cp.Problem(cp.Minimize(objective), [x >= 0, x <= 1]).solve(solver=cp.CLARABEL)
+
+
+SOLVERS = {
+    "fista": lambda p, **k: fista(p, np.zeros(20), **k),
+    "fista with restart": lambda p, **k: fista(p, np.zeros(20), restart=True, **k),
+    "fista, rare checks": lambda p, **k: fista(p, np.zeros(20), check_every=7, **k),
+    "lbfgsb": lambda p, **k: lbfgsb(p, np.zeros(20), bounds=(0.0, 1.0), **k),
+}
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_reaches_the_optimum_it_certifies(quadratic, name):
+    solution = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000)
+    best = optimum(quadratic)
+    assert solution.converged
+    assert 0 <= solution.gap <= 1e-7
+    assert solution.value == pytest.approx(best, rel=1e-6)
+    assert ((solution.x >= 0) & (solution.x <= 1)).all()
+    assert solution.value == pytest.approx(quadratic.evaluate(solution.x).value, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_gap_bounds_the_error_at_every_iterate(quadratic, name):
+    best = optimum(quadratic)
+    history = SOLVERS[name](quadratic, tol=1e-6, max_iter=3000).history
+    for record in history:
+        assert record.value - best <= record.gap * max(abs(record.value), 1e-3) + 1e-6
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_stops_at_max_iter_and_says_so(quadratic, name):
+    solution = SOLVERS[name](quadratic, tol=1e-12, max_iter=4)
+    assert not solution.converged
+    assert solution.n_iter == 4
+    assert solution.gap > 1e-12
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_callback_can_stop_it(quadratic, name):
+    seen = []
+
+    def stop_at_third(record):
+        seen.append(record)
+        return len(seen) == 3
+
+    solution = SOLVERS[name](quadratic, tol=1e-12, max_iter=3000, callback=stop_at_third)
+    assert len(seen) == 3 == len(solution.history)
+    assert not solution.converged
+
+
+def test_fista_step_is_algorithm_1(quadratic):
+    """Two steps with exact arithmetic by hand: y, projected step, t and extrapolation."""
+    lipschitz = 2 * float(np.linalg.norm(quadratic.A, 2))
+    x0 = np.full(20, 0.5)
+    state = FistaState(x0, quadratic.evaluate(x0), x0, 1.0, lipschitz)
+    first = fista_step(quadratic, state, restart=False)
+    x1 = np.clip(x0 - (quadratic.A @ x0 - quadratic.b) / lipschitz, 0, 1)
+    t2 = (1 + np.sqrt(5)) / 2
+    np.testing.assert_allclose(first.x, x1)
+    np.testing.assert_allclose(first.y, x1)  # (t_1 - 1) / t_2 = 0
+    assert first.t == pytest.approx(t2)
+    second = fista_step(quadratic, first, restart=False)
+    x2 = np.clip(x1 - (quadratic.A @ x1 - quadratic.b) / lipschitz, 0, 1)
+    t3 = (1 + np.sqrt(1 + 4 * t2**2)) / 2
+    np.testing.assert_allclose(second.x, x2)
+    np.testing.assert_allclose(second.y, x2 + (t2 - 1) / t3 * (x2 - x1))
+    assert second.lipschitz == lipschitz
+
+
+def test_backtracking_doubles_from_one_until_the_model_bounds(quadratic):
+    x0 = np.full(20, 0.5)
+    state = fista_step(
+        quadratic, FistaState(x0, quadratic.evaluate(x0), x0, 1.0, 1.0), restart=False
+    )
+    step = state.x - x0
+    curvature = float(step @ quadratic.A @ step) / float(step @ step)
+    assert np.log2(state.lipschitz) == int(np.log2(state.lipschitz))
+    assert curvature <= state.lipschitz * (1 + 1e-9)
+    assert state.lipschitz <= 2 * float(np.linalg.norm(quadratic.A, 2))
+
+
+def test_restart_drops_the_momentum_when_it_points_uphill(quadratic):
+    x0 = np.full(20, 0.5)
+    gradient = quadratic.A @ x0 - quadratic.b
+    uphill = x0 + 0.05 * gradient  # extrapolated against the descent direction
+    lipschitz = 2 * float(np.linalg.norm(quadratic.A, 2))
+    state = FistaState(x0, quadratic.evaluate(x0), uphill, 5.0, lipschitz)
+    plain = fista_step(quadratic, state, restart=False)
+    restarted = fista_step(quadratic, state, restart=True)
+    np.testing.assert_array_equal(plain.x, restarted.x)
+    if float((uphill - plain.x) @ (plain.x - x0)) > 0:
+        assert restarted.t == 1.0
+        np.testing.assert_array_equal(restarted.y, restarted.x)
+    else:
+        assert restarted.t == plain.t
+
+
+def test_lbfgsb_starts_from_where_it_is_told(quadratic):
+    cold = lbfgsb(quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=1e-5, max_iter=500)
+    warm = lbfgsb(quadratic, cold.x, bounds=(0.0, 1.0), tol=1e-5, max_iter=500)
+    assert warm.n_iter == 1
+    np.testing.assert_array_equal(warm.x, cold.x)
+
+
+def test_history_as_columns():
+    history = (Iteration(0, 3.0, 0.5, 0.1), Iteration(1, 2.0, 0.25, 0.2))
+    columns = history_arrays(history)
+    assert list(columns) == ["iteration", "value", "gap", "seconds"]
+    np.testing.assert_array_equal(columns["gap"], [0.5, 0.25])
+    assert all(len(column) == 0 for column in history_arrays(()).values())

@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+import judge
+from plml.stages.search import LocalMetricIndex, index_vectors, query_vectors, vote
+
+
+@pytest.fixture
+def local_model(rng):
+    X = rng.normal(size=(80, 4)) + 3.0
+    A = rng.normal(size=(3, 4, 2))
+    M = A @ A.swapaxes(1, 2)
+    Q = rng.normal(size=(25, 4)) + 3.0
+    weights = rng.dirichlet(np.ones(3), size=25)
+    weights[:5] = np.eye(3)[[0, 1, 2, 0, 1]]
+    return X, M, Q, weights
+
+
+def test_identity_of_the_inner_product(local_model):
+    X, M, Q, weights = local_model
+    inner = query_vectors(Q, weights, M) @ index_vectors(X, M).T
+    for i in range(len(Q)):
+        metric = np.tensordot(weights[i], M, axes=1)
+        for j in range(len(X)):
+            expected = judge.local_distance(Q[i], X[j], weights[i], M)
+            assert Q[i] @ metric @ Q[i] - inner[i, j] == pytest.approx(expected, abs=1e-9)
+
+
+def test_neighbors_of_the_definition(local_model):
+    X, M, Q, weights = local_model
+    d2, indices = LocalMetricIndex(X, M).search(Q, weights, 5)
+    for i in range(len(Q)):
+        expected, expected_d2 = judge.local_neighbors(X, Q[i], weights[i], M, 5)
+        np.testing.assert_array_equal(indices[i], expected)
+        np.testing.assert_allclose(d2[i], expected_d2, rtol=1e-9, atol=1e-12)
+
+
+def test_training_instances_leave_themselves_out(local_model, rng):
+    X, M, _, _ = local_model
+    X[1] = X[0]  # a duplicate is a neighbour, the point itself is not
+    weights = rng.dirichlet(np.ones(3), size=len(X))
+    _, indices = LocalMetricIndex(X, M).search(X, weights, 3, exclude_self=True)
+    assert (indices != np.arange(len(X))[:, None]).all()
+    assert indices[0, 0] == 1
+    assert indices[1, 0] == 0
+    for i in range(len(X)):
+        expected, _ = judge.local_neighbors(X, X[i], weights[i], M, 3, leave_out=i)
+        np.testing.assert_array_equal(indices[i], expected)
+
+
+@pytest.mark.parametrize("copies", [1, 4])
+@pytest.mark.parametrize("exclude_self", [False, True])
+def test_where_the_metric_vanishes_the_euclidean_order_decides(rng, copies, exclude_self):
+    X = np.repeat(rng.normal(size=(30, 2)), copies, axis=0)
+    M = np.stack([np.eye(2), np.zeros((2, 2))])
+    weights = np.eye(2)[np.arange(len(X)) % 2]  # every other query has a zero metric
+    d2, indices = LocalMetricIndex(X, M).search(X, weights, 2, exclude_self=exclude_self)
+    assert (d2[1::2] == 0).all()
+    for i in range(len(X)):
+        others = [j for j in range(len(X)) if not (exclude_self and j == i)]
+        np.testing.assert_array_equal(indices[i], judge.nearest(X, X[i], others, 2))
+
+
+def test_vote_counts_shares():
+    labels = np.array([[0, 2, 2], [1, 1, 1]])
+    np.testing.assert_allclose(vote(labels, 3), [[1 / 3, 0, 2 / 3], [0, 1, 0]])
