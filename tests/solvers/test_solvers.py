@@ -91,6 +91,7 @@ def test_a_callback_can_stop_it(quadratic, name):
 
     solution = SOLVERS[name](quadratic, tol=1e-12, max_iter=3000, callback=stop_at_third)
     assert len(seen) == 3 == len(solution.history)
+    assert solution.interrupted
     assert not solution.converged
 
 
@@ -146,6 +147,17 @@ def test_lbfgsb_starts_from_where_it_is_told(quadratic):
     warm = lbfgsb(quadratic, cold.x, bounds=(0.0, 1.0), tol=1e-5, max_iter=500)
     assert warm.n_iter == 1
     np.testing.assert_array_equal(warm.x, cold.x)
+
+
+def test_a_solution_followed_by_another(quadratic):
+    first = fista(quadratic, np.zeros(20), tol=1e-12, max_iter=5)
+    second = fista(quadratic, first.x, tol=1e-6, max_iter=3000)
+    both = first.followed_by(second)
+    assert both.n_iter == first.n_iter + second.n_iter
+    assert both.converged
+    assert not both.interrupted
+    assert [r.iteration for r in both.history[:7]] == [0, 1, 2, 3, 4, 5, 5]
+    assert (np.diff([r.seconds for r in both.history]) >= 0).all()
 
 
 def test_history_as_columns():

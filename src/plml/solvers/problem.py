@@ -54,8 +54,20 @@ class Solution(NamedTuple):
     value: float
     gap: float
     converged: bool
+    interrupted: bool  # by the callback
     n_iter: int
     history: tuple[Iteration, ...]
+
+    def followed_by(self, later: "Solution") -> "Solution":
+        """A later run from this point, with the history of both."""
+        seconds = self.history[-1].seconds if self.history else 0.0
+        shifted = tuple(
+            record._replace(
+                iteration=record.iteration + self.n_iter, seconds=record.seconds + seconds
+            )
+            for record in later.history
+        )
+        return later._replace(n_iter=self.n_iter + later.n_iter, history=self.history + shifted)
 
 
 class Monitor:
@@ -65,18 +77,22 @@ class Monitor:
         self.tol = tol
         self.callback = callback
         self.history: list[Iteration] = []
+        self.interrupted = False
         self._start = perf_counter()
 
     def done(self, iteration: int, value: float, gap: float) -> bool:
         """Record a certified iterate; true when the gap is closed or the callback says stop."""
         record = Iteration(iteration, value, gap, perf_counter() - self._start)
         self.history.append(record)
-        stop = bool(self.callback(record)) if self.callback else False
-        return stop or gap <= self.tol
+        if self.callback and self.callback(record):
+            self.interrupted = True
+        return self.interrupted or gap <= self.tol
 
     def solution(self, x: np.ndarray, value: float, gap: float, n_iter: int) -> Solution:
         """The solution at a certified point."""
-        return Solution(x, value, gap, gap <= self.tol, n_iter, tuple(self.history))
+        return Solution(
+            x, value, gap, gap <= self.tol, self.interrupted, n_iter, tuple(self.history)
+        )
 
 
 def history_arrays(history: tuple[Iteration, ...]) -> dict[str, np.ndarray]:

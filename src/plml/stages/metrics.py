@@ -1,6 +1,6 @@
 """Stage 2: large-margin basis metrics (equations 5 to 9), by the dual."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -153,9 +153,16 @@ def _minimize(
     callback: Callback | None,
 ) -> Solution:
     if len(problem.triplets.target) == 0:
-        return Solution(np.empty(0), 0.0, 0.0, True, 0, ())
+        return Solution(np.empty(0), 0.0, 0.0, True, False, 0, ())
     if solver == "fista":
         start = np.zeros(len(problem.triplets.target))
         return fista(problem, start, tol=tol, max_iter=max_iter, check_every=5, callback=callback)
     start = np.full(len(problem.triplets.target), 0.5) if gamma is None else gamma
-    return lbfgsb(problem, start, bounds=(0.0, 1.0), tol=tol, max_iter=max_iter, callback=callback)
+    options: dict[str, Any] = {"tol": tol, "callback": callback}
+    solution = lbfgsb(problem, start, bounds=(0.0, 1.0), max_iter=max_iter, **options)
+    left = max_iter - solution.n_iter
+    if solution.converged or solution.interrupted or left < 1:
+        return solution
+    # Its line search compares values and gives up where they agree to rounding; FISTA's steps
+    # need no such comparison.
+    return solution.followed_by(fista(problem, solution.x, restart=True, max_iter=left, **options))
