@@ -1,4 +1,5 @@
 import builtins
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -69,18 +70,56 @@ def test_the_rounding_bound_is_what_makes_it_exact(rng, monkeypatch):
     X = 1e-6 * rng.normal(size=(400, 3)) + 30.0 * rng.integers(0, 2, size=(400, 1))
     expected = naive(X, X, 3, True)[1]
     assert (euclidean_neighbors(X, 3)[1] == expected).all()
-    monkeypatch.setattr(topk, "_ROUNDOFF", 0.0)
+    monkeypatch.setattr(topk, "_ROUNDOFF_32", 0.0)
     assert not (euclidean_neighbors(X, 3)[1] == expected).all()
 
 
-def test_memory_is_bounded_by_blocks(rng, monkeypatch):
-    X = rng.normal(size=(70, 6))
-    expected = euclidean_neighbors(X, 3)[1]
+@pytest.mark.parametrize("kind", ["outlier", "cauchy", "binary", "all equal"])
+def test_hard_data(rng, kind):
+    X = rng.normal(size=(500, 6))
+    if kind == "outlier":
+        X[7] = 1e5
+    elif kind == "cauchy":
+        X = rng.standard_cauchy(size=(500, 6))
+    elif kind == "binary":
+        X = np.sign(X)
+    else:
+        X = np.ones((500, 6))
+    for Q in (None, rng.normal(size=(20, 6))):
+        d2, indices = euclidean_neighbors(X, 3, Q)
+        expected_d2, expected = naive(X, X if Q is None else Q, 3, Q is None)
+        np.testing.assert_array_equal(indices, expected)
+        np.testing.assert_allclose(d2, expected_d2, rtol=1e-12)
+
+
+def test_blocks_do_not_change_the_answer(rng, monkeypatch):
+    X = np.sign(rng.normal(size=(300, 4)))
+    expected = naive(X, X, 3, True)[1]
     monkeypatch.setattr(topk, "_BLOCK_ELEMENTS", 100)
+    monkeypatch.setattr(topk, "_COLUMN_BLOCK", 7)
     np.testing.assert_array_equal(euclidean_neighbors(X, 3)[1], expected)
-    assert max(b.stop - b.start for b in topk.row_blocks(1000, 30)) == 3
+
+
+def test_memory_does_not_grow_with_the_index(rng):
+    """Queries that all need the float64 search: what it holds is bounded by blocks."""
+    peaks = []
+    for n in (20_000, 80_000):
+        X = np.ones((n, 20))
+        X[0] = 2.0
+        index = topk.InnerProductIndex(X)
+        queries = rng.normal(size=(3, 20))
+        tracemalloc.start()
+        index.search(queries, 1, lambda rows, columns: np.abs(columns).astype(float))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # Indices of the 80,000 tied rows are all that may grow; a row of vectors is 160 bytes.
+    assert peaks[1] - peaks[0] < 60_000 * 100
+
+
+def test_row_blocks():
+    assert max(b.stop - b.start for b in topk.row_blocks(10**6, 2**21)) == 2
     assert topk.row_blocks(0, 5) == []
-    assert topk.row_blocks(2, 1000) == [slice(0, 1), slice(1, 2)]
+    assert topk.row_blocks(2, 2**23) == [slice(0, 1), slice(1, 2)]
 
 
 def test_pair_distances(rng):

@@ -39,7 +39,7 @@ def test_training_instances_leave_themselves_out(local_model, rng):
     X, M, _, _ = local_model
     X[1] = X[0]  # a duplicate is a neighbour, the point itself is not
     weights = rng.dirichlet(np.ones(3), size=len(X))
-    _, indices = LocalMetricIndex(X, M).search(X, weights, 3, exclude_self=True)
+    _, indices = LocalMetricIndex(X, M).search(X, weights, 3, np.arange(len(X)))
     assert (indices != np.arange(len(X))[:, None]).all()
     assert indices[0, 0] == 1
     assert indices[1, 0] == 0
@@ -54,7 +54,8 @@ def test_where_the_metric_vanishes_the_euclidean_order_decides(rng, copies, excl
     X = np.repeat(rng.normal(size=(30, 2)), copies, axis=0)
     M = np.stack([np.eye(2), np.zeros((2, 2))])
     weights = np.eye(2)[np.arange(len(X)) % 2]  # every other query has a zero metric
-    d2, indices = LocalMetricIndex(X, M).search(X, weights, 2, exclude_self=exclude_self)
+    own = np.arange(len(X)) if exclude_self else None
+    d2, indices = LocalMetricIndex(X, M).search(X, weights, 2, own)
     assert (d2[1::2] == 0).all()
     for i in range(len(X)):
         others = [j for j in range(len(X)) if not (exclude_self and j == i)]

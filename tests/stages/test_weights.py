@@ -6,7 +6,12 @@ from scipy.optimize import check_grad
 import judge
 from plml.stages.graph import graph_laplacian, local_scales, similarity_graph
 from plml.stages.neighbors import euclidean_neighbors
-from plml.stages.weights import WeightProblem, learn_weights, query_weight_problem
+from plml.stages.weights import (
+    QueryWeightProblem,
+    WeightProblem,
+    learn_weights,
+    query_similarity,
+)
 
 
 def make_problem(rng, n=25, d=3, m=4, locality=0.7, smoothness=3.0, offset=0.0):
@@ -110,7 +115,8 @@ def test_query_weights_solve_equation_4_for_the_new_point(rng):
     scales = local_scales(squared)
     Q = rng.normal(size=(5, 3))
     q_squared, q_neighbors = euclidean_neighbors(X, 7, Q)
-    queries = query_weight_problem(Q, U, 0.7, 3.0, W, scales, q_squared, q_neighbors, 6)
+    similarity = query_similarity(q_squared, q_neighbors, scales, 6)
+    queries = QueryWeightProblem(Q, U, 0.7, 3.0, W, similarity)
     solution = learn_weights(queries, solver="auto", tol=1e-8, max_iter=20_000)
     total = 0.0
     for i, x in enumerate(Q):

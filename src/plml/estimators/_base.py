@@ -2,19 +2,18 @@
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
+from plml.backend.threads import limit_threads
 from plml.stages.search import vote
 
 FLOAT_TYPES = (np.float64, np.float32)
@@ -42,9 +41,12 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         y : (n_samples,) class labels
         """
         self._validate_params()
+        names = _column_names(X)
         X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
+        if names is not None:
+            self.feature_names_in_ = names  # of frames that scikit-learn does not know, too
         check_classification_targets(y)
-        _check_magnitude(X, getattr(self, "feature_names_in_", None))
+        X = _safe_floats(X, names)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
@@ -171,6 +173,10 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self._fit_codes = codes
 
     def _shares(self, X: np.ndarray) -> np.ndarray:
+        if self.n_neighbors > len(self._fit_X):
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors} is more than the {len(self._fit_X)} training rows"
+            )
         with self._threads():
             _, neighbors = self._search(X, self.n_neighbors)
         return vote(self._fit_codes[neighbors], len(self.classes_))
@@ -179,9 +185,14 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return self._shares(X).argmax(axis=1)
 
     def _validate_queries(self, X: Any) -> np.ndarray:
+        names, fitted_names = _column_names(X), getattr(self, "feature_names_in_", None)
         X = validate_data(self, X, dtype=FLOAT_TYPES, reset=False)
-        _check_magnitude(X, getattr(self, "feature_names_in_", None))
-        return X
+        if names is not None and fitted_names is not None and list(names) != list(fitted_names):
+            raise ValueError(
+                "The feature names should match those that were passed during fit, in that order: "
+                f"{', '.join(fitted_names[:5])}{', ...' if len(fitted_names) > 5 else ''}"
+            )
+        return _safe_floats(X, fitted_names)
 
     def _validate_pair_points(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if pairs.shape[2] != self.n_features_in_:
@@ -189,28 +200,37 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 f"pairs have {pairs.shape[2]} features, but {type(self).__name__} was fitted "
                 f"with {self.n_features_in_}"
             )
-        first, second = (check_array(pairs[:, end], dtype=FLOAT_TYPES) for end in (0, 1))
+        first, second = (
+            _safe_floats(check_array(pairs[:, end], dtype=FLOAT_TYPES)) for end in (0, 1)
+        )
         return first, second
 
-    @contextmanager
-    def _threads(self) -> Iterator[None]:
-        """Hold the numerical libraries to ``n_jobs`` threads, where one was asked for."""
-        n_jobs = getattr(self, "n_jobs", None)
-        if n_jobs is None:
-            yield
-        else:
-            with threadpool_limits(effective_n_jobs(n_jobs)):
-                yield
+    def _threads(self) -> AbstractContextManager[None]:
+        return limit_threads(getattr(self, "n_jobs", None))
 
 
-def _check_magnitude(X: np.ndarray, names: np.ndarray | None) -> None:
-    """Refuse values whose squares overflow, naming the column."""
-    limit = np.sqrt(np.finfo(X.dtype).max / max(X.shape[1], 1)) / 4.0
+def _safe_floats(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
+    """X in a dtype that holds what the objective sums, fourth powers; refuses what none holds."""
     largest = np.abs(X).max(axis=0, initial=0.0)
-    if (largest > limit).any():
+    if X.dtype == np.float32 and not (largest <= _limit(np.float32)).all():
+        X = X.astype(np.float64)
+    if not (largest <= _limit(X.dtype)).all():
         worst = int(largest.argmax())
         column = f"{names[worst]!r}" if names is not None else str(worst)
         raise ValueError(
-            f"feature {column} reaches {largest[worst]:.3g}, too large for squared distances in "
-            f"{X.dtype}; standardise the features (sklearn.preprocessing.StandardScaler)"
+            f"feature {column} reaches {largest[worst]:.3g}, too large to compute with; "
+            f"standardise the features (sklearn.preprocessing.StandardScaler)"
         )
+    return X
+
+
+def _limit(dtype: Any) -> float:
+    return float(np.finfo(dtype).max) ** 0.25 / 2**12
+
+
+def _column_names(X: Any) -> np.ndarray | None:
+    """The names of a data frame's columns, where all of them are strings."""
+    names = getattr(X, "columns", None)
+    if names is None or not all(isinstance(name, str) for name in names):
+        return None
+    return np.asarray(list(names), dtype=object)

@@ -66,8 +66,9 @@ class BasisMetricClassifier(NeighborClassifier):
         self._index = LocalMetricIndex(X, self.basis_metrics_)
 
     def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
-        points = self._fit_X if X is None else X
-        return self._index.search(points, self._weights(X), k, exclude_self=X is None)
+        if X is None:
+            return self._index.search(self._fit_X, self.weights_, k, np.arange(len(self._fit_X)))
+        return self._index.search(X, self._weights_at(X), k)
 
     def _squared_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         candidates = np.arange(len(second))[:, None]

@@ -12,7 +12,7 @@ from plml.ops.projections import psd_factor
 class GlobalMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Mixin for classifiers with one basis metric, M = components_^T components_.
 
-    The host calls ``_set_global_metric``.
+    The host calls ``_set_components`` once the metric is known.
     """
 
     components_: np.ndarray
@@ -34,12 +34,10 @@ class GlobalMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_is_fitted(self)
         return self._validate_queries(X) @ self.components_.T
 
-    def _set_global_metric(self, M: np.ndarray, n_samples: int) -> None:
-        self.basis_metrics_ = M[None]
-        self.components_ = np.ascontiguousarray(
-            psd_factor(M, rank_tolerance=len(M) * float(np.finfo(M.dtype).eps))
-        )
-        self.weights_ = np.ones((n_samples, 1), dtype=M.dtype)
+    def _set_components(self) -> None:
+        M = self.basis_metrics_[0]
+        tolerance = len(M) * float(np.finfo(M.dtype).eps)
+        self.components_ = np.ascontiguousarray(psd_factor(M, rank_tolerance=tolerance))
 
     @property
     def _n_features_out(self) -> int:

@@ -113,7 +113,7 @@ class LargeMarginClassifier(BasisMetricClassifier):
     def _troubles(self) -> Iterator[Warning]:
         yield from classes_of_one(self._fit_codes, self.classes_)
         yield from self._gap_trouble("stage 2 (metrics)", self.dual_gap_)
-        if not self.basis_metrics_.any():
+        if self.dual_gap_ <= self.tol and not self.basis_metrics_.any():
             yield UserWarning(
                 "the learned metric is zero, so neighbours are the Euclidean ones: same-class "
                 "neighbours are no nearer than other-class ones; lower pull or check the labels "
@@ -124,7 +124,7 @@ class LargeMarginClassifier(BasisMetricClassifier):
         if gap > self.tol:
             yield ConvergenceWarning(
                 f"{stage} stopped at a relative gap of {gap:.2e}, above tol={self.tol:g}; "
-                f"raise max_iter={self.max_iter} or tol"
+                f"standardise the features, or raise max_iter={self.max_iter} or tol"
             )
 
 

@@ -21,8 +21,8 @@ def cross_validate_path(
     tol: float,
     n_jobs: int | None,
     verbose: int,
-) -> dict[str, np.ndarray]:
-    """Accuracy of every value on every fold, as scikit-learn's ``cv_results_``.
+) -> dict[str, Any]:
+    """Accuracy of every value on every fold, in the form of scikit-learn's ``cv_results_``.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def cross_validate_path(
     cv : scikit-learn's meaning
     tol : relative gap within the folds
     """
-    splits = list(check_cv(cv, y, classifier=True).split(X, y))
+    splits = _checked_splits(cv, X, y, estimator.n_neighbors)
     jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(_fold_path)(clone(estimator).set_params(verbose=0), X, y, train, test, values, tol)
         for train, test in splits
@@ -45,7 +45,10 @@ def cross_validate_path(
                 advance(f"cross-validation: fold {len(folds)}", len(folds) / len(splits))
     else:
         folds = list(jobs)
-    results = {"regularization": values}
+    results: dict[str, Any] = {
+        "params": [{"regularization": float(value)} for value in values],
+        "param_regularization": values,
+    }
     for i, (scores, gaps) in enumerate(folds):
         results[f"split{i}_test_score"] = scores
         results[f"split{i}_dual_gap"] = gaps
@@ -55,6 +58,22 @@ def cross_validate_path(
     ascending = -results["mean_test_score"]
     results["rank_test_score"] = 1 + np.array([(ascending < score).sum() for score in ascending])
     return results
+
+
+def _checked_splits(
+    cv: Any, X: np.ndarray, y: np.ndarray, n_neighbors: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    splits = [
+        (np.asarray(train), np.asarray(test))
+        for train, test in check_cv(cv, y, classifier=True).split(X, y)
+    ]
+    smallest = min((len(np.arange(len(y))[train]) for train, _ in splits), default=0)
+    if smallest <= n_neighbors or any(len(test) == 0 for _, test in splits):
+        raise ValueError(
+            f"cv gives {len(splits)} folds, the smallest with {smallest} rows to train on; "
+            f"every fold needs more than n_neighbors={n_neighbors} training rows and a test row"
+        )
+    return splits
 
 
 def _fold_path(

@@ -1,5 +1,6 @@
 """Stage 1 under the estimators: smooth local weights over anchor points."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -16,7 +17,12 @@ from plml.stages.anchors import kmeans_anchors
 from plml.stages.graph import SCALE_NEIGHBOR, graph_laplacian, local_scales, similarity_graph
 from plml.stages.metrics import Metrics
 from plml.stages.neighbors import euclidean_neighbors
-from plml.stages.weights import WeightProblem, learn_weights, query_weight_problem
+from plml.stages.weights import (
+    QueryWeightProblem,
+    WeightProblem,
+    learn_weights,
+    query_similarity,
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class SmoothPreparation(Preparation):
     anchors: np.ndarray
     scales: np.ndarray
     solution: Solution
+    gap: float  # of the weights as they are kept, in the dtype of X
 
 
 class SmoothLocalMetric(LargeMarginClassifier):
@@ -92,14 +99,17 @@ class SmoothLocalMetric(LargeMarginClassifier):
                 max_iter=self.max_iter,
                 callback=callback,
             )
+        weights = solution.x.astype(X.dtype)
+        at_weights = problem.evaluate(weights.astype(np.float64))
+        gap = problem.gap(weights, at_weights, problem.gradient(at_weights))
         return SmoothPreparation(
-            solution.x, self._triplets(X, y), anchors, local_scales(squared), solution
+            weights, self._triplets(X, y), anchors, local_scales(squared), solution, gap
         )
 
     def _set_preparation(self, preparation: SmoothPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)
         self.anchors_ = preparation.anchors.astype(dtype, copy=False)
-        self.weights_gap_ = preparation.solution.gap
+        self.weights_gap_ = preparation.gap
         self.weights_n_iter_ = preparation.solution.n_iter
         self._scales = preparation.scales
 
@@ -124,16 +134,18 @@ class SmoothLocalMetric(LargeMarginClassifier):
         squared, neighbors = euclidean_neighbors(
             self._fit_X, max(self.n_graph_neighbors, SCALE_NEIGHBOR), X
         )
-        problem = query_weight_problem(
+        problem = QueryWeightProblem(
             X,
             self.anchors_,
             self.locality,
             self.smoothness,
             self.weights_,
-            self._scales,
-            squared,
-            neighbors,
-            self.n_graph_neighbors,
+            query_similarity(squared, neighbors, self._scales, self.n_graph_neighbors),
         )
-        solution = learn_weights(problem, solver="auto", tol=self.tol, max_iter=self.max_iter)
+        # Far tighter than tol, so that a query's weights do not depend on its batch.
+        solution = learn_weights(
+            problem, solver="auto", tol=1e-3 * self.tol, max_iter=self.max_iter
+        )
+        for trouble in self._gap_trouble("the weights of new points", solution.gap):
+            warnings.warn(trouble, stacklevel=2)
         return solution.x.astype(X.dtype, copy=False)

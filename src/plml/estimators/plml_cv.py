@@ -1,10 +1,11 @@
 """PLML with its regularization selected by inner cross-validation."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from plml.estimators._selection import cross_validate_path
@@ -41,8 +42,8 @@ class PLMLCV(SmoothLocalMetric):
     best_score_ : float
         Its mean accuracy over the folds.
     cv_results_ : dict of arrays
-        ``regularization``, ``split{i}_test_score``, ``split{i}_dual_gap``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``.
+        ``params``, ``param_regularization``, ``split{i}_test_score``, ``split{i}_dual_gap``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -59,7 +60,7 @@ class PLMLCV(SmoothLocalMetric):
     def __init__(
         self,
         *,
-        regularizations: Iterable[float] = (0.01, 0.1, 1.0, 10.0, 100.0),
+        regularizations: Sequence[float] = (0.01, 0.1, 1.0, 10.0, 100.0),
         cv: Any = 2,
         selection_tol: float = 1e-2,
         n_bases: int = 20,
@@ -121,16 +122,25 @@ class PLMLCV(SmoothLocalMetric):
         self.best_score_ = float(self.cv_results_["mean_test_score"][best])
         self._learn_at(X, y, self.best_regularization_)
 
+    def _troubles(self) -> Iterator[Warning]:
+        gaps = np.stack([v for k, v in self.cv_results_.items() if k.endswith("_dual_gap")])
+        if gaps.max() > self.selection_tol:
+            worst = float(self.cv_results_["param_regularization"][gaps.max(axis=0).argmax()])
+            yield ConvergenceWarning(
+                f"in cross-validation, regularization={worst:g} stopped at a relative gap of "
+                f"{gaps.max():.2e}, above selection_tol={self.selection_tol:g}; standardise the "
+                f"features, or raise max_iter={self.max_iter} or selection_tol"
+            )
+        yield from super()._troubles()
 
-def _largest_first(regularizations: Iterable[float]) -> np.ndarray:
+
+def _largest_first(regularizations: Sequence[float]) -> np.ndarray:
     """The values as a descending array; refuses an empty or non-positive grid."""
-    try:
-        values = np.asarray(list(regularizations), dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.empty(0)
-    if values.ndim != 1 or len(values) == 0 or not (np.isfinite(values) & (values > 0)).all():
+    values = np.asarray(regularizations)
+    numbers = values.ndim == 1 and len(values) > 0 and values.dtype.kind in "iuf"
+    if not numbers or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(
             f"regularizations must be a non-empty sequence of positive numbers, got "
             f"{regularizations!r}"
         )
-    return np.unique(values)[::-1]
+    return np.unique(values.astype(np.float64))[::-1]

@@ -98,4 +98,4 @@ class SML(GlobalMetric, LargeMarginClassifier):
 
     def _set_fitted(self, X: np.ndarray, preparation: Any, metrics: Metrics) -> None:
         super()._set_fitted(X, preparation, metrics)
-        self._set_global_metric(metrics.M[0], len(X))
+        self._set_components()

@@ -1,11 +1,12 @@
-"""Exact nearest neighbours by inner products in float32, certified in float64.
+"""Exact nearest neighbours by inner products, certified against rounding.
 
-Every distance in this library is, up to a constant of the query, minus an inner product,
-so the k nearest are the k largest inner products. They are found in two steps: a float32
-search (faiss where it is installed, blocked products elsewhere) proposes a few more candidates
-than needed; their exact distances decide. A rounding bound proves that nothing outside the
-candidates can be among the k nearest; the rare query without that proof is searched in full.
-Equal distances are ordered by index, so the answer does not depend on threads or blocks.
+Every distance in this library is, up to a constant of the query, minus an inner product, so the
+k nearest are the k largest inner products. A float32 search (faiss where it is installed, blocked
+products elsewhere) proposes a few more candidates than needed; their exact distances decide. A
+rounding bound proves that nothing outside the candidates can be among the k nearest. A query
+without that proof is searched again with float64 products, and every point that rounding leaves
+in doubt is measured exactly. Equal distances are ordered by index, so the answer does not depend
+on threads or blocks.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,9 @@ PairwiseDistances = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 _SPARE_CANDIDATES = 8
 _BLOCK_ELEMENTS = 2**22
-_ROUNDOFF = 2.0**-24
+_COLUMN_BLOCK = 2**14
+_ROUNDOFF_32 = 2.0**-24
+_ROUNDOFF_64 = 2.0**-53
 
 
 class InnerProductIndex:
@@ -29,9 +32,9 @@ class InnerProductIndex:
     """
 
     def __init__(self, vectors: np.ndarray) -> None:
-        norms = np.linalg.norm(vectors, axis=1)
-        self.radius = float(norms.max()) or 1.0
-        self.vectors = np.ascontiguousarray(vectors / self.radius, dtype=np.float32)
+        self.radius = float(np.linalg.norm(vectors, axis=1).max()) or 1.0
+        self.vectors = np.ascontiguousarray(vectors / self.radius, dtype=np.float64)
+        self.vectors32 = self.vectors.astype(np.float32)
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -41,17 +44,16 @@ class InnerProductIndex:
         queries: np.ndarray,
         n_neighbors: int,
         distances: PairwiseDistances,
-        *,
-        exclude_self: bool = False,
+        own: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The ``n_neighbors`` nearest of each query, nearest first.
 
         Parameters
         ----------
         queries : (q, D) array
-        n_neighbors : int, at most ``len(self)`` (less one with ``exclude_self``)
+        n_neighbors : int, at most ``len(self)`` (less one with ``own``)
         distances : exact squared distances between query rows and index rows
-        exclude_self : query i is index row i and is left out of its own neighbours
+        own : (q,) integer array; query i is index row own[i], and that row is left out
 
         Returns
         -------
@@ -59,23 +61,54 @@ class InnerProductIndex:
         indices : (q, n_neighbors) integer array
         """
         n, k = len(self), n_neighbors
-        n_candidates = min(n, k + exclude_self + _SPARE_CANDIDATES)
+        k_all = k if own is None else k + 1
+        n_candidates = min(n, k_all + _SPARE_CANDIDATES)
         norms = np.linalg.norm(queries, axis=1)
         norms[norms == 0] = 1.0
-        unit_queries = np.ascontiguousarray(queries / norms[:, None], dtype=np.float32)
-        candidates = largest_inner_products(unit_queries, self.vectors, n_candidates)
+        units = queries / norms[:, None]
+        candidates = largest_inner_products(
+            np.ascontiguousarray(units, dtype=np.float32), self.vectors32, n_candidates
+        )
         rows = np.arange(len(queries))
         d2 = distances(rows, candidates)
         last = d2[:, -1]
-        if exclude_self:
-            d2 = np.where(candidates == rows[:, None], np.inf, d2)
+        if own is not None:
+            d2 = np.where(candidates == own[:, None], np.inf, d2)
         d2, candidates = _sorted_prefix(d2, candidates, k)
         if n_candidates < n:
             # |float32 score - score| <= (D + 3) u |q| |v|, for the last candidate and an outsider.
-            bound = 2 * (queries.shape[1] + 3) * _ROUNDOFF * norms * self.radius
+            bound = 2 * (queries.shape[1] + 3) * _ROUNDOFF_32 * norms * self.radius
             unproven = np.flatnonzero(~(d2[:, -1] < last - bound))
-            _search_in_full(unproven, d2, candidates, n, distances, exclude_self)
+            for block in row_blocks(len(unproven), min(n, _COLUMN_BLOCK)):
+                chosen = unproven[block]
+                for row, survivors in zip(
+                    chosen, self._survivors(units[chosen], k_all), strict=True
+                ):
+                    if own is not None:
+                        survivors = survivors[survivors != own[row]]
+                    d2[row], candidates[row] = _nearest_exactly(row, survivors, k, distances)
         return d2, candidates
+
+    def _survivors(self, units: np.ndarray, k: int) -> list[np.ndarray]:
+        """For each unit query, all rows that float64 rounding leaves among its k largest."""
+        largest = np.full((len(units), k), -np.inf)
+        for columns in self._column_blocks():
+            scores = np.concatenate([largest, units @ self.vectors[columns].T], axis=1)
+            largest = -np.partition(-scores, k - 1, axis=1)[:, :k]
+        # Less what rounding may hide in the k-th largest score and in an outsider's.
+        threshold = largest.min(axis=1) - 2 * (units.shape[1] + 3) * _ROUNDOFF_64
+        found = []
+        for columns in self._column_blocks():
+            above = np.argwhere(units @ self.vectors[columns].T >= threshold[:, None])
+            above[:, 1] += columns.start
+            found.append(above)
+        rows, members = np.concatenate(found).T
+        order = np.argsort(rows, kind="stable")
+        return np.split(members[order], np.searchsorted(rows[order], np.arange(1, len(units))))
+
+    def _column_blocks(self) -> list[slice]:
+        n = len(self)
+        return [slice(i, min(i + _COLUMN_BLOCK, n)) for i in range(0, n, _COLUMN_BLOCK)]
 
 
 def largest_inner_products(queries: np.ndarray, vectors: np.ndarray, k: int) -> np.ndarray:
@@ -109,20 +142,11 @@ def _sorted_prefix(d2: np.ndarray, candidates: np.ndarray, k: int) -> tuple[np.n
     return np.take_along_axis(d2, order, axis=1), np.take_along_axis(candidates, order, axis=1)
 
 
-def _search_in_full(
-    rows: np.ndarray,
-    d2: np.ndarray,
-    neighbors: np.ndarray,
-    n: int,
-    distances: PairwiseDistances,
-    exclude_self: bool,
-) -> None:
-    """Replace the given rows of d2 and neighbors by an exhaustive search."""
-    k = d2.shape[1]
-    for block in row_blocks(len(rows), n):
-        chosen = rows[block]
-        everyone = np.broadcast_to(np.arange(n), (len(chosen), n))
-        full = distances(chosen, everyone)
-        if exclude_self:
-            full[np.arange(len(chosen)), chosen] = np.inf
-        d2[chosen], neighbors[chosen] = _sorted_prefix(full, everyone, k)
+def _nearest_exactly(
+    row: int, members: np.ndarray, k: int, distances: PairwiseDistances
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest of the given index rows to one query, measured one block at a time."""
+    blocks = [members[i : i + _COLUMN_BLOCK] for i in range(0, len(members), _COLUMN_BLOCK)]
+    exact = np.concatenate([distances(np.array([row]), block[None])[0] for block in blocks])
+    best, nearest = _sorted_prefix(exact[None], members[None], k)
+    return best[0], nearest[0]

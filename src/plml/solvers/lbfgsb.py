@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.optimize import minimize
 
+from plml.backend.threads import one_blas_thread
 from plml.solvers.problem import Callback, Monitor, Problem, Solution
 
 
@@ -55,14 +56,15 @@ def lbfgsb(
         # best point for as long as that still closes the gap.
         while best_gap < 0.99 * start_gap or start_gap == np.inf:
             start_gap = best_gap
-            minimize(
-                value_and_gradient,
-                best_x,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[bounds] * len(x0),
-                options={"maxiter": max_iter, "maxfun": 2 * max_iter, "ftol": 0.0, "gtol": 0.0},
-            )
+            with one_blas_thread(of="scipy"):
+                minimize(
+                    value_and_gradient,
+                    best_x,
+                    jac=True,
+                    method="L-BFGS-B",
+                    bounds=[bounds] * len(x0),
+                    options={"maxiter": max_iter, "maxfun": 2 * max_iter, "ftol": 0.0, "gtol": 0.0},
+                )
     except _Certified:
         pass
     return monitor.solution(best_x, best_value, best_gap, n_evaluations)

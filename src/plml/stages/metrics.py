@@ -23,16 +23,26 @@ class MetricsDual:
     with d_i the distance under M_i = sum_b W_ib M_b. Written over pairs: -K_b is the scatter of
     the pair coefficients s_ij = -(alpha_2 + sum_k gamma_ijk) and s_ik = sum_j gamma_ijk.
 
+    With a ``center`` the penalty is alpha_1 sum_b ||M_b - center_b||_F^2, a proximal step.
+
     Parameters
     ----------
     pairs : PairOperator over ``triplets.pairs``
     triplets : Triplets
     regularization, pull : alpha_1, alpha_2
+    center : (m, d, d) array of positive semidefinite matrices; by default zero
     """
 
     def __init__(
-        self, pairs: PairOperator, triplets: Triplets, regularization: float, pull: float
+        self,
+        pairs: PairOperator,
+        triplets: Triplets,
+        regularization: float,
+        pull: float,
+        center: np.ndarray | None = None,
     ) -> None:
+        m, d = pairs.n_bases, pairs.X.shape[1]
+        self.center = np.zeros((m, d, d)) if center is None else center
         self.pairs = pairs
         self.triplets = triplets
         self.regularization = regularization
@@ -46,15 +56,15 @@ class MetricsDual:
 
     def metrics(self, gamma: np.ndarray) -> np.ndarray:
         """M_b = (-K_b)_+ / (2 alpha_1), the optimality condition below equation 8."""
-        return project_psd(self.pairs.scatter(self._coefficients(gamma))) / (
-            2.0 * self.regularization
-        )
+        scatter = self.pairs.scatter(self._coefficients(gamma))
+        return project_psd(self.center + scatter / (2.0 * self.regularization))
 
     def evaluate(self, gamma: np.ndarray) -> Evaluation:
         """g(gamma), keeping the metrics for the gradient."""
         M = self.metrics(gamma)
         # ||(-K)_+||^2 / (4 alpha_1) = alpha_1 ||M||^2.
-        value = self.regularization * np.vdot(M, M) - gamma.sum()
+        center = self.center
+        value = self.regularization * (np.vdot(M, M) - np.vdot(center, center)) - gamma.sum()
         return Evaluation(float(value), M)
 
     def gradient(self, evaluation: Evaluation) -> np.ndarray:
@@ -72,7 +82,7 @@ class MetricsDual:
 
     def _primal(self, M: np.ndarray, slack: np.ndarray) -> float:
         # alpha_2 sum_ij d_ij^2 = <M, A* 1_targets>: d x d work instead of another pass over pairs.
-        penalty = self.regularization * float(np.vdot(M, M))
+        penalty = self.regularization * float(np.sum((M - self.center) ** 2))
         pull = self.pull * float(np.vdot(M, self._target_scatter))
         return penalty + float(np.maximum(-slack, 0.0).sum()) + pull
 
@@ -157,7 +167,7 @@ def _minimize(
     if solver == "fista":
         start = np.zeros(len(problem.triplets.target))
         return fista(problem, start, tol=tol, max_iter=max_iter, check_every=5, callback=callback)
-    start = np.full(len(problem.triplets.target), 0.5) if gamma is None else gamma
+    start = _uniform_start(problem) if gamma is None else gamma
     options: dict[str, Any] = {"tol": tol, "callback": callback}
     solution = lbfgsb(problem, start, bounds=(0.0, 1.0), max_iter=max_iter, **options)
     left = max_iter - solution.n_iter
@@ -166,3 +176,15 @@ def _minimize(
     # Its line search compares values and gives up where they agree to rounding; FISTA's steps
     # need no such comparison.
     return solution.followed_by(fista(problem, solution.x, restart=True, max_iter=left, **options))
+
+
+def _uniform_start(problem: MetricsDual) -> np.ndarray:
+    """The best of gamma = 1/2, 1/4, 1/8, ...: data in large units ends at tiny gammas."""
+    gamma = np.full(len(problem.triplets.target), 0.5)
+    value = problem.evaluate(gamma).value
+    while value > 0.0 or len(gamma) * gamma[0] > 1e-3:
+        smaller = problem.evaluate(0.5 * gamma).value
+        if smaller >= value:
+            break
+        gamma, value = 0.5 * gamma, smaller
+    return gamma

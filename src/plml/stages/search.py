@@ -48,7 +48,7 @@ class LocalMetricIndex:
         self._nonzero_bases = M.any(axis=(1, 2))
 
     def search(
-        self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, *, exclude_self: bool = False
+        self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The nearest training instances under each query's own metric.
 
@@ -59,21 +59,27 @@ class LocalMetricIndex:
         Q : (q, d) array
         weights : (q, m) array
         n_neighbors : int
-        exclude_self : query i is training instance i and is left out
+        own : (q,) integer array; query i is training instance own[i], which is left out
 
         Returns
         -------
         squared_distances : (q, n_neighbors) float64 array
         indices : (q, n_neighbors) integer array
         """
-        squared, indices = self._search(Q, weights, n_neighbors, exclude_self)
-        flat = np.flatnonzero(~(weights[:, self._nonzero_bases] != 0).any(axis=1))
-        if len(flat):
-            indices[flat] = self._euclidean(Q, flat, n_neighbors, exclude_self)
+        squared = np.zeros((len(Q), n_neighbors))
+        indices = np.empty((len(Q), n_neighbors), dtype=np.int64)
+        curved = (weights[:, self._nonzero_bases] != 0).any(axis=1)
+        if curved.any():
+            found = self._search(Q[curved], weights[curved], n_neighbors, _take(own, curved))
+            squared[curved], indices[curved] = found
+        if not curved.all():
+            flat = ~curved
+            found = euclidean_neighbors(self.X, n_neighbors, Q[flat], _take(own, flat))
+            indices[flat] = found[1]
         return squared, indices
 
     def _search(
-        self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, exclude_self: bool
+        self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, own: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         vectors = query_vectors(Q - self.center, weights, self.M.astype(np.float64))
         vectors[:, Q.shape[1] :] *= self.scale
@@ -81,20 +87,12 @@ class LocalMetricIndex:
             vectors,
             n_neighbors,
             lambda rows, columns: local_pairs(Q[rows], weights[rows], self.M, self.X, columns),
-            exclude_self=exclude_self,
+            own,
         )
 
-    def _euclidean(
-        self, Q: np.ndarray, rows: np.ndarray, n_neighbors: int, exclude_self: bool
-    ) -> np.ndarray:
-        """Euclidean neighbours of the given queries."""
-        _, found = euclidean_neighbors(self.X, n_neighbors + exclude_self, Q[rows])
-        if not exclude_self:
-            return found
-        # Drop the query itself, or the last one where duplicates crowded it out.
-        others = found != rows[:, None]
-        others[others.all(axis=1), -1] = False
-        return found[others].reshape(len(rows), n_neighbors)
+
+def _take(own: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
+    return None if own is None else own[mask]
 
 
 def vote(neighbor_labels: np.ndarray, n_classes: int) -> np.ndarray:

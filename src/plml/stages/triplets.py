@@ -44,14 +44,30 @@ def impostor_neighbors(X: np.ndarray, y: np.ndarray, n_impostors: int) -> np.nda
 
 def cross_triplets(targets: np.ndarray, impostors: np.ndarray) -> Triplets:
     """Every target of an instance against every impostor of it; -1 marks an absent neighbour."""
-    target_pairs, target_ids = _number_pairs(targets, 0)
-    impostor_pairs, impostor_ids = _number_pairs(impostors, len(target_pairs))
-    present = (target_ids[:, :, None] >= 0) & (impostor_ids[:, None, :] >= 0)
+    rows, columns = np.nonzero(impostors >= 0)
+    return triplets_of_pairs(targets, np.column_stack([rows, impostors[rows, columns]]))
+
+
+def triplets_of_pairs(targets: np.ndarray, impostor_pairs: np.ndarray) -> Triplets:
+    """Every impostor pair (i, k) against every target of i, in the order of the impostor pairs.
+
+    Parameters
+    ----------
+    targets : (n, n_targets) integer array, -1 where absent
+    impostor_pairs : (n_impostor_pairs, 2) integer array of rows (i, k)
+    """
+    rows, columns = np.nonzero(targets >= 0)
+    target_pairs = np.column_stack([rows, targets[rows, columns]])
+    target_ids = np.full(targets.shape, -1, dtype=np.int64)
+    target_ids[rows, columns] = np.arange(len(rows))
+    ids = target_ids[impostor_pairs[:, 0]]
+    present = ids >= 0
+    impostor_ids = len(target_pairs) + np.arange(len(impostor_pairs))
     return Triplets(
         np.concatenate([target_pairs, impostor_pairs]),
         len(target_pairs),
-        np.broadcast_to(target_ids[:, :, None], present.shape)[present],
-        np.broadcast_to(impostor_ids[:, None, :], present.shape)[present],
+        ids[present],
+        np.broadcast_to(impostor_ids[:, None], ids.shape)[present],
     )
 
 
@@ -67,11 +83,3 @@ def check_targets(y: np.ndarray) -> None:
 def _class_members(y: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(y, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(y[order])) + 1)
-
-
-def _number_pairs(neighbors: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs (i, neighbour) as rows, and the number of each (-1 where absent)."""
-    rows, columns = np.nonzero(neighbors >= 0)
-    ids = np.full(neighbors.shape, -1, dtype=np.int64)
-    ids[rows, columns] = first + np.arange(len(rows))
-    return np.column_stack([rows, neighbors[rows, columns]]), ids

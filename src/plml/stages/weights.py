@@ -2,8 +2,9 @@
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import ArpackError, eigsh
 
+from plml.backend.threads import one_blas_thread
 from plml.ops.projections import project_simplex
 from plml.solvers.fista import fista
 from plml.solvers.problem import Callback, Evaluation, Solution
@@ -43,7 +44,7 @@ class WeightProblem:
         distances = np.maximum(x2[:, None] - 2.0 * XU + np.einsum("md,md->m", U, U), 0.0)
         self.A = U @ U.T
         self.B = locality * distances - 2.0 * XU
-        self.constant = float(x2.sum())
+        self.constant = x2
         self.smoothness = smoothness
         self.laplacian = laplacian.astype(np.float64)
         self.nearest_anchor = distances.argmin(axis=1)
@@ -67,7 +68,7 @@ class WeightProblem:
     def evaluate(self, W: np.ndarray) -> Evaluation:
         """g(W), keeping W A + lambda_2 L W for the gradient."""
         quadratic = W @ self.A + self.smoothness * (self.laplacian @ W)
-        value = np.vdot(W, quadratic) + np.vdot(W, self.B) + self.constant
+        value = np.vdot(W, quadratic) + np.vdot(W, self.B) + self.constant.sum()
         return Evaluation(float(value), quadratic)
 
     def gradient(self, evaluation: Evaluation) -> np.ndarray:
@@ -76,10 +77,55 @@ class WeightProblem:
 
     def gap(self, W: np.ndarray, evaluation: Evaluation, gradient: np.ndarray) -> float:
         """Frank-Wolfe gap sum_i (<g_i, W_i> - min_b g_ib) over g(W): bounds (g(W) - g*) / g(W)."""
-        gap = float(np.vdot(gradient, W) - gradient.min(axis=1).sum())
-        # g >= 0; where it vanishes (all rows equal) rounding alone is left of both.
-        floor = np.finfo(float).eps * (self.constant + float(np.abs(self.B).sum()))
-        return max(gap, 0.0) / max(evaluation.value, floor, np.finfo(float).tiny)
+        gap = float(self._row_gaps(W, gradient).sum())
+        return max(gap, 0.0) / max(evaluation.value, float(self._row_floors().sum()))
+
+    def _row_gaps(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        return np.einsum("nm,nm->n", gradient, W) - gradient.min(axis=1)
+
+    def _row_floors(self) -> np.ndarray:
+        """G >= 0; where it vanishes (all rows equal) rounding of this size is all that is left."""
+        scale = self.constant + np.abs(self.B).sum(axis=1)
+        return np.finfo(float).eps * scale + np.finfo(float).tiny
+
+
+class QueryWeightProblem(WeightProblem):
+    """Equation 4 for new points, given the weights of the training instances.
+
+    A new point x joins the graph with edges to its nearest training instances; with their
+    weights fixed, lambda_2 tr(W^T L W) becomes lambda_2 sum_j S_xj ||w - W_j||^2. The queries do
+    not touch each other, so the gap is that of the worst of them: no query's weights are less
+    accurate for the company it keeps.
+
+    Parameters
+    ----------
+    queries : (q, d) array
+    anchors : (m, d) array
+    locality, smoothness : lambda_1, lambda_2
+    training_weights : (n, m) array
+    similarity : (q, n) sparse array, S_xj
+    """
+
+    def __init__(
+        self,
+        queries: np.ndarray,
+        anchors: np.ndarray,
+        locality: float,
+        smoothness: float,
+        training_weights: np.ndarray,
+        similarity: sparse.csr_array,
+    ) -> None:
+        degrees = sparse.diags_array(np.asarray(similarity.sum(axis=1)).ravel())
+        super().__init__(queries, anchors, locality, smoothness, degrees)
+        W = training_weights.astype(np.float64, copy=False)
+        self.B = self.B - 2.0 * smoothness * (similarity @ W)
+        self.constant = self.constant + smoothness * (similarity @ np.einsum("nm,nm->n", W, W))
+
+    def gap(self, W: np.ndarray, evaluation: Evaluation, gradient: np.ndarray) -> float:
+        """The largest relative Frank-Wolfe gap of a row."""
+        values = np.einsum("nm,nm->n", W, evaluation.cache + self.B) + self.constant
+        gaps = np.maximum(self._row_gaps(W, gradient), 0.0)
+        return float((gaps / np.maximum(values, self._row_floors())).max())
 
 
 def learn_weights(
@@ -96,69 +142,51 @@ def learn_weights(
     spectrum and restarts the momentum.
     """
     as_printed = solver == "fista"
-    return fista(
-        problem,
-        problem.start(),
-        tol=tol,
-        max_iter=max_iter,
-        lipschitz=1.0 if as_printed else problem.lipschitz(),
-        restart=not as_printed,
-        callback=callback,
-    )
+    with one_blas_thread():  # n x m x m products
+        return fista(
+            problem,
+            problem.start(),
+            tol=tol,
+            max_iter=max_iter,
+            lipschitz=1.0 if as_printed else problem.lipschitz(),
+            restart=not as_printed,
+            callback=callback,
+        )
 
 
-def query_weight_problem(
-    queries: np.ndarray,
-    anchors: np.ndarray,
-    locality: float,
-    smoothness: float,
-    training_weights: np.ndarray,
-    training_scales: np.ndarray,
+def query_similarity(
     squared_distances: np.ndarray,
     neighbors: np.ndarray,
+    training_scales: np.ndarray,
     n_graph_neighbors: int,
-) -> WeightProblem:
-    """Equation 4 for new points, given the weights of the training instances.
-
-    A new point x joins the graph with edges to its nearest training instances; with their
-    weights fixed, lambda_2 tr(W^T L W) becomes lambda_2 sum_j S_xj ||w - W_j||^2. The queries do
-    not touch each other.
+) -> sparse.csr_array:
+    """S_xj of new points to their nearest training instances.
 
     Parameters
     ----------
-    queries : (q, d) array
-    anchors : (m, d) array
-    training_weights : (n, m) array
+    squared_distances, neighbors : (q, k) arrays, nearest first
     training_scales : (n,) array, s_j
-    squared_distances, neighbors : (q, k) arrays to the nearest training instances
-    n_graph_neighbors : how many of them make edges
+    n_graph_neighbors : how many of the neighbours make edges
     """
-    k = min(n_graph_neighbors, neighbors.shape[1])
+    n_queries, k = len(neighbors), min(n_graph_neighbors, neighbors.shape[1])
     scales = local_scales(squared_distances)
+    columns = neighbors[:, :k]
     similarity = self_tuning_similarity(
-        squared_distances[:, :k], scales[:, None], training_scales[neighbors[:, :k]]
-    )
-    n_queries = len(queries)
-    degrees = similarity.sum(axis=1)
-    problem = WeightProblem(
-        queries, anchors, locality, smoothness, sparse.diags_array(degrees, shape=(n_queries,) * 2)
+        squared_distances[:, :k], scales[:, None], training_scales[columns]
     )
     rows = np.repeat(np.arange(n_queries), k)
-    edges = sparse.csr_array(
-        (similarity.ravel(), (rows, neighbors[:, :k].ravel())),
-        shape=(n_queries, len(training_weights)),
-    )
-    W = training_weights.astype(np.float64, copy=False)
-    problem.B -= 2.0 * smoothness * (edges @ W)
-    problem.constant += smoothness * float((edges @ np.einsum("nm,nm->n", W, W)).sum())
-    return problem
+    shape = (n_queries, len(training_scales))
+    return sparse.csr_array((similarity.ravel(), (rows, columns.ravel())), shape=shape)
 
 
 def _largest_eigenvalue(L: sparse.sparray) -> float:
     """||L|| of a positive semidefinite sparse matrix, from above."""
     gershgorin = float(abs(L).sum(axis=1).max())
-    if L.shape[0] < 20:
+    if L.nnz <= L.shape[0]:  # diagonal: the bound is the norm
         return gershgorin
     start = np.random.default_rng(0).standard_normal(L.shape[0])
-    largest = eigsh(L, k=1, tol=1e-2, v0=start, return_eigenvectors=False, maxiter=200)[0]
+    try:
+        largest = eigsh(L, k=1, tol=1e-2, v0=start, return_eigenvectors=False, maxiter=200)[0]
+    except ArpackError:
+        return gershgorin
     return min(1.02 * float(largest), gershgorin)

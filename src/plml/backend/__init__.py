@@ -1,0 +1,1 @@
+"""What lies beneath the arrays: threads of the numerical libraries."""
