@@ -1,20 +1,41 @@
 """Large Margin Nearest Neighbour (Weinberger and Saul, JMLR 2009), one metric or several.
 
-    min_{M_g >= 0} (1 - mu) sum_{j ~> i} d^2(x_i, x_j)
-                   + mu sum_{j ~> i} sum_{l: y_l != y_i} [1 + d^2(x_i, x_j) - d^2(x_i, x_l)]_+
+    min_{M_g >= 0} pull sum_{j ~> i} d^2(x_i, x_j)
+                   + sum_{j ~> i} sum_{l: y_l != y_i} [1 + d^2(x_i, x_j) - d^2(x_i, x_l)]_+
 
-with d(x_i, x_j) under the metric of the group of x_j, the second point. Every other-class point
-may be an impostor; those that matter are found by exact search and kept in an active set.
+with d(x_i, x_j) under the metric of the group of x_j, the second point; pull = (1 - mu) / mu, and
+the paper's objective is mu times this one. Every other-class point may be an impostor: those that
+matter are found by exact search and kept in an active set. Dropping impostors lowers the
+objective, so a dual bound on the active set bounds the whole problem.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize, minimize_scalar
 
+from plml.backend.threads import one_blas_thread
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import psd_factor
 from plml.ops.topk import row_blocks
+from plml.solvers.lbfgsb import lbfgsb
+from plml.solvers.problem import Evaluation, Iteration, Monitor
+from plml.stages.metrics import MetricsDual, relative_gap
+from plml.stages.triplets import impostor_neighbors, triplets_of_pairs
+
+_N_FIRST_IMPOSTORS = 3
+#: Violators of an instance in one class that join the active set in one round.
+_MOST_PER_CLASS = 1000
+#: Iterations of L-BFGS between two searches for impostors.
+_ROUND = 20
+#: Evaluations of one proximal step.
+_INNER = 200
+#: First proximal weight, relative to objective / ||M||^2, and how it falls.
+_FIRST_PROXIMAL = 0.01
+_PROXIMAL_DECAY = 0.3
+#: Relative size below which an eigenvalue is taken for zero.
+_RANK = 1e-10
 
 
 class LmnnData(NamedTuple):
@@ -23,19 +44,35 @@ class LmnnData(NamedTuple):
     X: np.ndarray  # (n, d), centred
     y: np.ndarray  # (n,) class codes
     groups: np.ndarray  # (n,) the metric that each point carries
+    n_groups: int
     targets: np.ndarray  # (n, k), -1 where absent
+    pull: float
+
+
+class Lmnn(NamedTuple):
+    """Metrics (m, d, d), the whole objective at them, and the relative gap where one is known."""
+
+    M: np.ndarray
+    objective: float
+    gap: float
+    n_iter: int
+    history: tuple[Iteration, ...]
+
+
+#: Sees the metrics after every round; a true return value ends the fit.
+Observer = Callable[[np.ndarray], bool]
 
 
 class Violations(NamedTuple):
-    """Impostors within the margin, under some metrics."""
+    """The whole objective at some metrics, and impostors within the margin."""
 
-    hinge: float  # sum of all hinge losses, over all triplets
-    pairs: np.ndarray  # (n_found, 2) the nearest violators of every instance
+    objective: float
+    pairs: np.ndarray  # (n_found, 2)
 
 
 def squared_distances(data: LmnnData, M: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """d^2 of pairs (i, j) under the metric of j."""
-    return _operator(data, pairs, len(M)).distances(M)
+    return _operator(data, pairs).distances(M)
 
 
 def target_distances(data: LmnnData, M: np.ndarray) -> np.ndarray:
@@ -47,40 +84,35 @@ def target_distances(data: LmnnData, M: np.ndarray) -> np.ndarray:
     return result
 
 
-def find_violations(data: LmnnData, M: np.ndarray, near: np.ndarray, n_nearest: int) -> Violations:
-    """All hinge losses, and the ``n_nearest`` violators of each instance in each group and class.
+def find_violations(data: LmnnData, M: np.ndarray) -> Violations:
+    """The objective over all impostors, and those within the margin of each instance.
 
-    Parameters
-    ----------
-    near : (n, k) squared distances to the targets
+    Of the impostors of one class the nearest ``_MOST_PER_CLASS`` are returned for an instance;
+    all of them count in the objective.
     """
-    hinge, pairs = 0.0, []
-    for rows, columns, d2 in _blocks_of_distances(data, M):
-        radius = 1.0 + near[rows].max(axis=1)
-        i, k = np.nonzero(d2 < radius[:, None])
-        found = d2[i, k]
-        hinge += float(np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0).sum())
-        keep = _nearest_of_each(i, found, n_nearest)
-        pairs.append(np.column_stack([rows[i[keep]], columns[k[keep]]]))
-    return Violations(hinge, np.concatenate(pairs))
+    near = target_distances(data, M)
+    reach = 1.0 + near.max(axis=1)
+    objective = data.pull * float(near[data.targets >= 0].sum())
+    pairs = [np.empty((0, 2), dtype=np.int64)]
+    for columns, metric in _index_parts(data, M):
+        others = np.flatnonzero((data.y != data.y[columns[0]]) & np.isfinite(reach))
+        for block in row_blocks(len(others), len(columns)):
+            rows = others[block]
+            d2 = _mahalanobis(data.X[rows], data.X[columns], metric)
+            i, k = np.nonzero(d2 < reach[rows, None])
+            found = d2[i, k]
+            objective += float(np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0).sum())
+            keep = _nearest_of_each(i, found, _MOST_PER_CLASS)
+            pairs.append(np.column_stack([rows[i[keep]], columns[k[keep]]]))
+    return Violations(objective, np.concatenate(pairs))
 
 
-def _blocks_of_distances(
-    data: LmnnData, M: np.ndarray
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Blocks (rows, columns, d^2) that cover every pair of different classes once."""
+def _index_parts(data: LmnnData, M: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The training points cut by group and class, with the metric that they carry."""
     for group, metric in enumerate(M):
-        Z = data.X @ psd_factor(metric).T.astype(data.X.dtype)
-        z2 = np.einsum("nd,nd->n", Z, Z)
-        for label in np.unique(data.y[data.groups == group]):
-            columns = np.flatnonzero((data.groups == group) & (data.y == label))
-            others = np.flatnonzero(data.y != label)
-            for block in row_blocks(len(others), len(columns)):
-                rows = others[block]
-                d2 = -2.0 * (Z[rows] @ Z[columns].T)
-                d2 += z2[rows, None]
-                d2 += z2[columns]
-                yield rows, columns, d2
+        members = data.groups == group
+        for label in np.unique(data.y[members]):
+            yield np.flatnonzero(members & (data.y == label)), metric
 
 
 def _nearest_of_each(rows: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray:
@@ -91,7 +123,236 @@ def _nearest_of_each(rows: np.ndarray, distances: np.ndarray, k: int) -> np.ndar
     return order[np.arange(len(order)) - first < k]
 
 
-def _operator(data: LmnnData, pairs: np.ndarray, n_groups: int) -> PairOperator:
+def _operator(data: LmnnData, pairs: np.ndarray) -> PairOperator:
     # The metric is that of the second point, and differences have no sign: turn the pairs round.
-    weights = np.eye(n_groups, dtype=data.X.dtype)[data.groups]
+    weights = np.eye(data.n_groups, dtype=data.X.dtype)[data.groups]
     return PairOperator(data.X, weights, pairs[:, ::-1])
+
+
+class ActiveSet:
+    """The impostor pairs looked at, in the order in which they were found."""
+
+    def __init__(self, data: LmnnData, pairs: np.ndarray) -> None:
+        self.data = data
+        self.pairs = pairs
+        self.triplets = triplets_of_pairs(data.targets, pairs)
+        self.operator = _operator(data, self.triplets.pairs)
+
+    def with_more(self, pairs: np.ndarray) -> "ActiveSet":
+        """With the pairs that are new."""
+        n = len(self.data.X)
+        new = ~np.isin(pairs[:, 0] * n + pairs[:, 1], self.pairs[:, 0] * n + self.pairs[:, 1])
+        return ActiveSet(self.data, np.concatenate([self.pairs, pairs[new]])) if new.any() else self
+
+    def value_and_subgradient(self, M: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective over the active set, and a subgradient (m, d, d)."""
+        t, pull = self.triplets, self.data.pull
+        d2 = self.operator.distances(M)
+        hinge = 1.0 + d2[t.target] - d2[t.impostor]
+        active = (hinge > 0).astype(np.float64)
+        pulled = np.where(np.arange(len(d2)) < t.n_target_pairs, pull, 0.0)
+        pushed = np.bincount(t.target, active, len(d2)) - np.bincount(t.impostor, active, len(d2))
+        value = pull * d2[: t.n_target_pairs].sum() + np.maximum(hinge, 0.0).sum()
+        return float(value), self.operator.scatter(pulled + pushed)
+
+
+def learn_lmnn(
+    data: LmnnData,
+    *,
+    solver: str,
+    n_components: int | None,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    observe: Observer,
+) -> Lmnn:
+    """The metrics that minimise the objective.
+
+    ``solver="factored"`` runs L-BFGS on L with M = L^T L: fast, of low rank where
+    ``n_components`` says so, without a certificate. ``"convex"`` takes its answer for a start and
+    solves the convex problem in M by proximal steps, each a large-margin dual with PSD
+    projections, until the relative duality gap is at most ``tol``.
+
+    Parameters
+    ----------
+    monitor : keeps the history of whole objectives and gaps
+    observe : sees the metrics after every round and may end the fit
+    """
+    active = ActiveSet(data, _first_impostors(data))
+    L = _scaled_identity(active, n_components or data.X.shape[1])
+    best, active, ended = _factored(active, L, tol, max_iter, monitor, observe)
+    if solver == "convex" and not ended:
+        best = _proximal(active, best, tol, max_iter, monitor, observe)
+    return best._replace(history=tuple(monitor.history))
+
+
+def _factored(
+    active: ActiveSet,
+    L: np.ndarray,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    observe: Observer,
+) -> tuple[Lmnn, ActiveSet, bool]:
+    """Rounds of L-BFGS on the active set, with a search for impostors between them."""
+    data, n_iter, before = active.data, 0, np.inf
+    best = Lmnn(_gram(L), np.inf, np.inf, 0, ())
+
+    def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        factors = flat.reshape(L.shape)
+        value, G = active.value_and_subgradient(_gram(factors))
+        return value, 2.0 * (factors @ G).ravel()
+
+    while True:
+        M = _gram(L)
+        found = find_violations(data, M)
+        if found.objective < best.objective:
+            best = Lmnn(M, found.objective, np.inf, n_iter, ())
+        stop = monitor.done(n_iter, found.objective, np.inf) or observe(M) or n_iter >= max_iter
+        seen, _ = active.value_and_subgradient(M)
+        complete = found.objective <= (1.0 + 0.1 * tol) * seen
+        if stop or (complete and before - seen <= 0.1 * tol * seen):
+            return best, active, stop
+        active = active.with_more(found.pairs)
+        before = active.value_and_subgradient(M)[0]
+        with one_blas_thread(of="scipy"):
+            result = minimize(
+                value_and_gradient,
+                L.ravel(),
+                jac=True,
+                method="L-BFGS-B",
+                options={"maxiter": min(_ROUND, max_iter - n_iter)},
+            )
+        L = result.x.reshape(L.shape)
+        n_iter += max(int(result.nit), 1)
+
+
+def _proximal(
+    active: ActiveSet,
+    best: Lmnn,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    observe: Observer,
+) -> Lmnn:
+    """Proximal steps min_M f(M) + alpha ||M - best||^2 on the active set, alpha falling."""
+    data, n_iter, lower = active.data, best.n_iter, 0.0
+    # Near the optimum few impostors of the way there still matter.
+    active = ActiveSet(data, find_violations(data, best.M).pairs)
+    alpha = _FIRST_PROXIMAL * best.objective / max(float(np.sum(best.M**2)), 1e-300)
+    gamma = np.empty(0)
+    while n_iter < max_iter:
+        dual = MetricsDual(active.operator, active.triplets, alpha, data.pull, best.M)
+        violated = dual.gradient(Evaluation(0.0, best.M)) < 0
+        start = np.concatenate([gamma, violated[len(gamma) :].astype(np.float64)])
+        solution = lbfgsb(
+            dual, start, bounds=(0.0, 1.0), tol=0.1 * tol, max_iter=min(_INNER, max_iter - n_iter)
+        )
+        n_iter, gamma = n_iter + solution.n_iter, solution.x
+        M = dual.metrics(gamma)
+        found = find_violations(data, M)
+        lower = max(lower, dual_bound(dual, gamma))
+        if found.objective < best.objective:
+            best = best._replace(M=M, objective=found.objective)
+        best = best._replace(gap=relative_gap(best.objective, lower), n_iter=n_iter)
+        if monitor.done(n_iter, best.objective, best.gap) or observe(best.M):
+            break
+        active = active.with_more(found.pairs)
+        alpha *= _PROXIMAL_DECAY
+    return best
+
+
+def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
+    """A lower bound on the objective without the proximal term.
+
+    Its dual is max sum gamma subject to 0 <= gamma <= 1 and C_g(gamma) <= pull A_g in the order of
+    PSD matrices, for the scatters C_g of the triplets and A_g of the targets. The largest theta
+    for which theta gamma is feasible is found from generalised eigenvalues.
+    """
+    theta = 1.0
+    for C, A in zip(dual.triplet_scatter(gamma), dual.pull * dual.target_scatter, strict=True):
+        eigenvalues, vectors = np.linalg.eigh(A)
+        regular = eigenvalues > _RANK * max(eigenvalues[-1], 0.0)
+        null = vectors[:, ~regular]
+        if null.size and np.linalg.eigvalsh(null.T @ C @ null)[-1] > _RANK * np.abs(C).max():
+            return 0.0  # impostors differ where targets do not: theta = 0
+        whitened = vectors[:, regular] / np.sqrt(eigenvalues[regular])
+        if whitened.size:
+            largest = np.linalg.eigvalsh(whitened.T @ C @ whitened)[-1]
+            theta = min(theta, 1.0 / max(largest, 1e-300))
+    return float(theta * gamma.sum())
+
+
+def energies(data: LmnnData, M: np.ndarray, queries: np.ndarray, n_classes: int) -> np.ndarray:
+    """How much the objective grows when a query joins each class, (q, n_classes).
+
+    Weinberger and Saul, section 2 (energy-based classification): the query's pull to its nearest
+    members of the class, the hinge losses of its own margins, and those of the training margins
+    that it invades, measured with the metric of the class. Needs one metric, or one a class.
+    """
+    near = target_distances(data, M)
+    reach = 1.0 + near.max(axis=1)
+    result = np.empty((len(queries), n_classes))
+    for block in row_blocks(len(queries), 2 * len(data.X)):
+        d2 = _distances_to_training(data, M, queries[block])
+        for label in range(n_classes):
+            members, others = data.y == label, data.y != label
+            k = min(data.targets.shape[1], int(members.sum()))
+            own = np.sort(d2[:, members], axis=1)[:, :k]
+            energy = data.pull * own.sum(axis=1)
+            away = d2[:, others]
+            for j in range(k):
+                energy += np.maximum(1.0 + own[:, j, None] - away, 0.0).sum(axis=1)
+            metric = M[min(label, len(M) - 1)]
+            invaded = _mahalanobis(queries[block], data.X[others], metric)
+            rows, columns = np.nonzero(invaded < reach[others])
+            margins = 1.0 + near[others][columns] - invaded[rows, columns][:, None]
+            losses = np.maximum(margins, 0.0).sum(axis=1)
+            result[block, label] = energy + np.bincount(rows, losses, len(energy))
+    return result
+
+
+def _distances_to_training(data: LmnnData, M: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    d2 = np.empty((len(queries), len(data.X)))
+    for group, metric in enumerate(M):
+        members = data.groups == group
+        d2[:, members] = _mahalanobis(queries, data.X[members], metric)
+    return d2
+
+
+def _mahalanobis(Q: np.ndarray, X: np.ndarray, metric: np.ndarray) -> np.ndarray:
+    """(q, n) squared distances by products."""
+    factor = psd_factor(metric).T.astype(X.dtype)
+    Z, ZQ = X @ factor, Q @ factor
+    d2 = -2.0 * (ZQ @ Z.T)
+    d2 += np.einsum("qd,qd->q", ZQ, ZQ)[:, None]
+    d2 += np.einsum("nd,nd->n", Z, Z)
+    return np.maximum(d2, 0.0, out=d2)
+
+
+def _first_impostors(data: LmnnData) -> np.ndarray:
+    impostors = impostor_neighbors(data.X, data.y, _N_FIRST_IMPOSTORS)
+    rows, columns = np.nonzero(impostors >= 0)
+    return np.column_stack([rows, impostors[rows, columns]])
+
+
+def _scaled_identity(active: ActiveSet, n_components: int) -> np.ndarray:
+    """L_g = sqrt(s) I, or the leading principal axes, with the s that is best for one metric."""
+    data, t = active.data, active.triplets
+    d = data.X.shape[1]
+    axes = np.eye(d) if n_components >= d else np.linalg.svd(data.X, full_matrices=False)[2]
+    axes = axes[:n_components]
+    d2 = active.operator.distances(np.broadcast_to(axes.T @ axes, (data.n_groups, d, d)))
+    pulled, margins = d2[: t.n_target_pairs].sum(), d2[t.impostor] - d2[t.target]
+
+    def objective(log_scale: float) -> float:
+        scale = np.exp(log_scale)
+        return data.pull * scale * pulled + np.maximum(1.0 - scale * margins, 0.0).sum()
+
+    size = -np.log(max(float(np.mean(d2)), 1e-300))
+    log_scale = minimize_scalar(objective, bounds=(size - 10, size + 10), method="bounded").x
+    return np.tile(np.exp(0.5 * log_scale) * axes, (data.n_groups, 1, 1))
+
+
+def _gram(L: np.ndarray) -> np.ndarray:
+    return np.swapaxes(L, -1, -2) @ L

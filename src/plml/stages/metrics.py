@@ -48,7 +48,7 @@ class MetricsDual:
         self.regularization = regularization
         self.pull = pull
         self._is_target = (np.arange(len(triplets.pairs)) < triplets.n_target_pairs).astype(float)
-        self._target_scatter = pairs.scatter(self._is_target)
+        self.target_scatter = pairs.scatter(self._is_target)
 
     def project(self, gamma: np.ndarray) -> np.ndarray:
         """Onto the box."""
@@ -83,13 +83,19 @@ class MetricsDual:
     def _primal(self, M: np.ndarray, slack: np.ndarray) -> float:
         # alpha_2 sum_ij d_ij^2 = <M, A* 1_targets>: d x d work instead of another pass over pairs.
         penalty = self.regularization * float(np.sum((M - self.center) ** 2))
-        pull = self.pull * float(np.vdot(M, self._target_scatter))
+        pull = self.pull * float(np.vdot(M, self.target_scatter))
         return penalty + float(np.maximum(-slack, 0.0).sum()) + pull
 
-    def _coefficients(self, gamma: np.ndarray) -> np.ndarray:
+    def triplet_scatter(self, gamma: np.ndarray) -> np.ndarray:
+        """sum_ijk gamma_ijk W_ib C_ijk, an (m, d, d) array."""
+        return self.pairs.scatter(self._triplet_coefficients(gamma))
+
+    def _triplet_coefficients(self, gamma: np.ndarray) -> np.ndarray:
         t, n_pairs = self.triplets, len(self.triplets.pairs)
-        s = np.bincount(t.impostor, gamma, n_pairs) - np.bincount(t.target, gamma, n_pairs)
-        return s - self.pull * self._is_target
+        return np.bincount(t.impostor, gamma, n_pairs) - np.bincount(t.target, gamma, n_pairs)
+
+    def _coefficients(self, gamma: np.ndarray) -> np.ndarray:
+        return self._triplet_coefficients(gamma) - self.pull * self._is_target
 
     def _margins(self, distances: np.ndarray) -> np.ndarray:
         return distances[self.triplets.impostor] - distances[self.triplets.target]

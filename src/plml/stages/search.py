@@ -5,8 +5,8 @@ d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_
 
 import numpy as np
 
-from plml.ops.distances import local_pairs
-from plml.ops.topk import InnerProductIndex
+from plml.ops.distances import grouped_pairs, local_pairs
+from plml.ops.topk import InnerProductIndex, row_blocks
 from plml.stages.neighbors import euclidean_neighbors
 
 
@@ -89,6 +89,78 @@ class LocalMetricIndex:
             lambda rows, columns: local_pairs(Q[rows], weights[rows], self.M, self.X, columns),
             own,
         )
+
+
+class TrainingMetricIndex:
+    """Training instances ready for exact search under their own metrics, M_g of their group g.
+
+    The roles are turned round: d^2 = q_g(x) - <(2 M_g x_j, -x_j^T M_g x_j), (x, 1)> with
+    q_g(x) = x^T M_g x, so the index vectors are (2 M_g x_j, -e_g, -x_j^T M_g x_j) and the query
+    vectors (x, q(x), 1).
+
+    Parameters
+    ----------
+    X : (n, d) array
+    groups : (n,) integer array
+    M : (m, d, d) array
+    """
+
+    def __init__(self, X: np.ndarray, groups: np.ndarray, M: np.ndarray) -> None:
+        self.X = X
+        self.groups = groups
+        self.M = M
+        self.center = X.mean(axis=0, dtype=np.float64)
+        own = np.eye(len(M))[groups]
+        vectors = query_vectors(X - self.center, own, M.astype(np.float64))
+        square = 0.5 * np.einsum("nd,nd->n", vectors[:, : X.shape[1]], X - self.center)
+        self.index = InnerProductIndex(np.column_stack([vectors, -square]))
+
+    def search(
+        self, Q: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest training instances, as in ``LocalMetricIndex.search``."""
+        vectors = index_vectors(Q - self.center, self.M.astype(np.float64))
+        vectors = np.column_stack([vectors, np.ones(len(Q))])
+        return self.index.search(
+            vectors,
+            n_neighbors,
+            lambda rows, columns: grouped_pairs(Q[rows], self.M, self.groups, self.X, columns),
+            own,
+        )
+
+
+def own_metric_neighbors(
+    X: np.ndarray, Q: np.ndarray, metrics: np.ndarray, n_neighbors: int, own: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The nearest training instances where every query has a matrix of its own.
+
+    No inner product of few dimensions serves all queries at once, so each is measured by the
+    definition, n d^2 operations a query, in blocks of training instances.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    Q : (q, d) array
+    metrics : (q, d, d) array
+    n_neighbors : int
+    own : (q,) integer array of the training instances that the queries are, or None
+    """
+    squared = np.empty((len(Q), n_neighbors))
+    indices = np.empty((len(Q), n_neighbors), dtype=np.int64)
+    blocks = row_blocks(len(X), 2 * X.shape[1])
+    everyone = np.arange(len(X))
+    for i, (x, M) in enumerate(zip(Q, metrics, strict=True)):
+        d2 = np.concatenate([_quadratic_forms(X[block] - x, M) for block in blocks])
+        if own is not None:
+            d2[own[i]] = np.inf
+        near = everyone[d2 <= np.partition(d2, n_neighbors - 1)[n_neighbors - 1]]
+        order = np.argsort(d2[near], kind="stable")[:n_neighbors]
+        squared[i], indices[i] = d2[near[order]], near[order]
+    return squared, indices
+
+
+def _quadratic_forms(differences: np.ndarray, M: np.ndarray) -> np.ndarray:
+    return np.maximum(np.einsum("nd,nd->n", differences @ M, differences), 0.0)
 
 
 def _take(own: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:

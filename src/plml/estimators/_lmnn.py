@@ -1,0 +1,139 @@
+"""What LMNN with one metric and with several share: the fit, its checks, and the energy rule."""
+
+from collections.abc import Iterator
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from plml.estimators._base import NeighborClassifier
+from plml.estimators._large_margin import classes_of_one
+from plml.progress import gap_progress
+from plml.solvers.problem import Monitor, history_arrays
+from plml.stages.lmnn import Lmnn, LmnnData, energies, learn_lmnn
+from plml.stages.search import TrainingMetricIndex
+from plml.stages.triplets import check_targets, target_neighbors
+
+
+class LargeMarginNeighbors(NeighborClassifier):
+    """LMNN for any grouping of the training points into metrics.
+
+    A subclass says in ``_group`` which metric each training point carries.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **NeighborClassifier._parameter_constraints,
+        "n_targets": [Interval(Integral, 1, None, closed="left")],
+        "push": [Interval(Real, 0, 1, closed="neither")],
+        "solver": [StrOptions({"convex", "factored"})],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "decision": [StrOptions({"neighbors", "energy"})],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither"), None],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "device": [StrOptions({"cpu"})],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    n_targets: int
+    push: float
+    solver: str
+    n_components: int | None
+    decision: str
+    validation_fraction: float | None
+    tol: float
+    max_iter: int
+    random_state: Any
+    verbose: int
+
+    def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """(n,) the number of the metric that each training point carries."""
+        raise NotImplementedError
+
+    def _fit_metrics(self, X: np.ndarray, y: np.ndarray) -> Lmnn:
+        """Learn the metrics and set what both estimators report."""
+        check_targets(y)
+        if self.solver == "convex" and self.n_components is not None:
+            raise ValueError('n_components needs solver="factored"')
+        self._groups = self._group(X, y)
+        self._center = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+        self._data = self._lmnn_data(X, y, self._groups)
+        if self.validation_fraction is None:
+            learned = self._run(self._data, lambda M: False)
+        else:
+            learned = self._stop_early(X, y)
+        self.objective_ = self.push * learned.objective
+        self.dual_gap_ = learned.gap
+        self.n_iter_ = max(learned.n_iter, 1)
+        self.history_ = {"metrics": history_arrays(learned.history)}
+        return learned
+
+    def _lmnn_data(self, X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> LmnnData:
+        pull = (1.0 - self.push) / self.push
+        n_groups = int(self._groups.max()) + 1
+        return LmnnData(
+            X - self._center, y, groups, n_groups, target_neighbors(X, y, self.n_targets), pull
+        )
+
+    def _stop_early(self, X: np.ndarray, y: np.ndarray) -> Lmnn:
+        """Learn on a part and keep the metrics with the fewest errors on the rest."""
+        train, held_out = train_test_split(
+            np.arange(len(X)),
+            test_size=self.validation_fraction,
+            stratify=y if np.bincount(y).min() > 1 else None,
+            random_state=check_random_state(self.random_state),
+        )
+        check_targets(y[train])
+        best: list[tuple[float, np.ndarray]] = []
+
+        def observe(M: np.ndarray) -> bool:
+            """Stop at the second round in a row without an improvement."""
+            index = TrainingMetricIndex(X[train], self._groups[train], M)
+            _, nearest = index.search(X[held_out], 1)
+            best.append((float(np.mean(y[train][nearest[:, 0]] != y[held_out])), M))
+            errors = [error for error, _ in best]
+            return len(errors) > 2 and min(errors[-2:]) >= min(errors[:-2])
+
+        learned = self._run(self._lmnn_data(X[train], y[train], self._groups[train]), observe)
+        self.validation_error_, M = min(best, key=lambda pair: pair[0])
+        return learned._replace(M=M, gap=np.nan)
+
+    def _run(self, data: LmnnData, observe: Any) -> Lmnn:
+        with gap_progress("LMNN", self.tol, self.verbose) as callback:
+            return learn_lmnn(
+                data,
+                solver=self.solver,
+                n_components=self.n_components,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                monitor=Monitor(self.tol, callback),
+                observe=observe,
+            )
+
+    def _troubles(self) -> Iterator[Warning]:
+        yield from classes_of_one(self._fit_codes, self.classes_)
+        certified = self.solver == "convex" and self.validation_fraction is None
+        if certified and not self.dual_gap_ <= self.tol:
+            yield ConvergenceWarning(
+                f"LMNN stopped at a relative gap of {self.dual_gap_:.2e}, above tol={self.tol:g}; "
+                f"standardise the features, or raise max_iter={self.max_iter} or tol"
+            )
+
+    def _shares(self, X: np.ndarray) -> np.ndarray:
+        """Votes, or with the energy rule the softmax of minus the energies."""
+        if self.decision == "neighbors":
+            return super()._shares(X)
+        with self._threads():
+            energy = energies(self._data, self._metric_stack, X - self._center, len(self.classes_))
+        return softmax(-energy, axis=1)
+
+    @property
+    def _metric_stack(self) -> np.ndarray:
+        return self.basis_metrics_.astype(np.float64)

@@ -1,0 +1,119 @@
+"""Large Margin Nearest Neighbour classification with one metric."""
+
+import numpy as np
+
+from plml.estimators._basis import BasisMetricClassifier
+from plml.estimators._global import GlobalMetric
+from plml.estimators._lmnn import LargeMarginNeighbors
+
+
+class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
+    """Nearest-neighbour classification under one large-margin metric M >= 0,
+
+        min_M (1 - push) sum_{j ~> i} d^2(x_i, x_j)
+              + push sum_{j ~> i} sum_{l: y_l != y_i} [1 + d^2(x_i, x_j) - d^2(x_i, x_l)]_+ ,
+
+    with j the target neighbours of i, its nearest same-class instances, and every other-class
+    instance a possible impostor l. Impostors within the margin are found by exact search and kept
+    in an active set, so memory grows with their number, not with n^2.
+
+    Parameters
+    ----------
+    n_targets : int
+        Target neighbours of an instance.
+    push : float
+        mu, the weight of the hinge losses against the distances to the targets.
+    n_neighbors : int
+        Neighbours that vote.
+    solver : {"convex", "factored"}
+        ``"convex"`` solves the convex problem in M, with a certificate; ``"factored"`` runs L-BFGS
+        on L with M = L^T L, faster and without one.
+    n_components : int or None
+        Rows of L with ``solver="factored"``; None takes as many as there are features.
+    decision : {"neighbors", "energy"}
+        Majority vote, or the class that a point joins at the least growth of the objective.
+    validation_fraction : float or None
+        Share of the training data held out to stop early; None learns on all of it.
+    tol : float
+        Relative duality gap at which ``"convex"`` stops.
+    max_iter : int
+        Iterations at the most.
+    device : {"cpu"}
+        Where the work is done.
+    n_jobs : int or None
+        Threads of the numerical libraries; None leaves them as they are.
+    random_state : int, RandomState or None
+        Seeds the split of ``validation_fraction``.
+    verbose : int
+        Above zero shows the progress.
+
+    Attributes
+    ----------
+    components_ : (rank, d) array
+        The linear map of the metric, M = components_^T components_.
+    basis_metrics_ : (1, d, d) array
+        The metric M.
+    objective_ : float
+        The objective at M, over all impostors.
+    dual_gap_ : float
+        Relative duality gap at M; infinite or NaN where no certificate was asked for.
+    validation_error_ : float
+        Error on the held-out part, with ``validation_fraction``.
+    n_iter_, history_
+        As in ``PLML``.
+    classes_ : (n_classes,) array
+    n_features_in_, feature_names_in_ : as in scikit-learn
+
+    References
+    ----------
+    K. Q. Weinberger, L. K. Saul. Distance Metric Learning for Large Margin Nearest Neighbor
+    Classification. JMLR 10, 2009.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from plml import LMNN
+    >>> X, y = load_iris(return_X_y=True)
+    >>> LMNN().fit(X, y).score(X, y)
+    1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        n_targets: int = 3,
+        push: float = 0.5,
+        n_neighbors: int = 1,
+        solver: str = "convex",
+        n_components: int | None = None,
+        decision: str = "neighbors",
+        validation_fraction: float | None = None,
+        tol: float = 1e-2,
+        max_iter: int = 2000,
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_targets = n_targets
+        self.push = push
+        self.n_neighbors = n_neighbors
+        self.solver = solver
+        self.n_components = n_components
+        self.decision = decision
+        self.validation_fraction = validation_fraction
+        self.tol = tol
+        self.max_iter = max_iter
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.zeros(len(X), dtype=np.int64)
+
+    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
+        self.basis_metrics_ = self._fit_metrics(X, y).M.astype(X.dtype)
+        self.weights_ = np.ones((len(X), 1), dtype=X.dtype)
+        self._set_components()
+        self._build_index(X)

@@ -1,0 +1,131 @@
+"""Large Margin Nearest Neighbour classification with several metrics."""
+
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+
+from plml.estimators._lmnn import LargeMarginNeighbors
+from plml.ops.distances import local_pairs
+from plml.stages.anchors import kmeans_anchors
+from plml.stages.search import TrainingMetricIndex
+
+
+class LMNNMM(LargeMarginNeighbors):
+    """Nearest-neighbour classification under one large-margin metric a class (or a cluster),
+
+        min_M (1 - push) sum_{j ~> i} d^2_j(x_i, x_j)
+              + push sum_{j ~> i} sum_{l: y_l != y_i} [1 + d^2_j(x_i, x_j) - d^2_l(x_i, x_l)]_+ ,
+
+    with d_j the distance under the metric of the class (or cluster) of x_j: a distance is measured
+    with the metric of the *training* point, also in ``kneighbors`` and in prediction.
+    ``get_mahalanobis_matrix`` and ``pair_distance`` speak of the metric at a point: that of its
+    nearest training instance.
+
+    Parameters
+    ----------
+    n_metrics : int or None
+        None learns one metric a class; a number, one for each of so many k-means clusters.
+    n_targets, push, n_neighbors, n_components, decision
+        As in ``LMNN``; ``decision="energy"`` needs one metric a class.
+    solver : {"factored", "convex"}
+        As in ``LMNN``. The scales of the metrics trade against each other, which makes the
+        certificate of ``"convex"`` slow to close here.
+    validation_fraction : float or None
+        Share of the training data held out to stop early, 0.3 in the paper of Weinberger and Saul;
+        None learns on all of it.
+    tol, max_iter, device, n_jobs, random_state, verbose
+        As in ``LMNN``.
+
+    Attributes
+    ----------
+    basis_metrics_ : (m, d, d) array
+        One metric a class, in the order of ``classes_``, or a cluster.
+    metric_of_ : (n_samples,) array
+        Which of them each training instance carries.
+    objective_, dual_gap_, validation_error_, n_iter_, history_
+        As in ``LMNN``.
+    classes_ : (n_classes,) array
+    n_features_in_, feature_names_in_ : as in scikit-learn
+
+    References
+    ----------
+    K. Q. Weinberger, L. K. Saul. Distance Metric Learning for Large Margin Nearest Neighbor
+    Classification. JMLR 10, 2009, section 5.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from plml import LMNNMM
+    >>> X, y = load_iris(return_X_y=True)
+    >>> LMNNMM().fit(X, y).basis_metrics_.shape
+    (3, 4, 4)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LargeMarginNeighbors._parameter_constraints,
+        "n_metrics": [Interval(Integral, 1, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_metrics: int | None = None,
+        n_targets: int = 3,
+        push: float = 0.5,
+        n_neighbors: int = 1,
+        solver: str = "factored",
+        n_components: int | None = None,
+        decision: str = "neighbors",
+        validation_fraction: float | None = None,
+        tol: float = 1e-2,
+        max_iter: int = 2000,
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_metrics = n_metrics
+        self.n_targets = n_targets
+        self.push = push
+        self.n_neighbors = n_neighbors
+        self.solver = solver
+        self.n_components = n_components
+        self.decision = decision
+        self.validation_fraction = validation_fraction
+        self.tol = tol
+        self.max_iter = max_iter
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if self.n_metrics is None:
+            return y
+        if self.decision == "energy":
+            raise ValueError('decision="energy" needs one metric a class: leave n_metrics=None')
+        return kmeans_anchors(X, self.n_metrics, check_random_state(self.random_state)).labels
+
+    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
+        self.basis_metrics_ = self._fit_metrics(X, y).M.astype(X.dtype)
+        self.metric_of_ = self._groups
+        self._index = TrainingMetricIndex(X, self.metric_of_, self.basis_metrics_)
+
+    def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+        if X is None:
+            return self._index.search(self._fit_X, k, np.arange(len(self._fit_X)))
+        return self._index.search(X, k)
+
+    def _metric_numbers(self, X: np.ndarray | None) -> np.ndarray:
+        return self.metric_of_ if X is None else self.metric_of_[self._index.search(X, 1)[1][:, 0]]
+
+    def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
+        return self.basis_metrics_[self._metric_numbers(X)]
+
+    def _squared_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        weights = np.eye(len(self.basis_metrics_))[self._metric_numbers(first)]
+        candidates = np.arange(len(second))[:, None]
+        return local_pairs(first, weights, self.basis_metrics_, second, candidates)[:, 0]
