@@ -1,6 +1,10 @@
 """Smooth local metric learning for nearest-neighbour classification and search."""
 
+from plml.estimators.boostmetric import BoostMetric
 from plml.estimators.cblml import CBLML
+from plml.estimators.dann import DANN
+from plml.estimators.glml import GLML
+from plml.estimators.kernelsvm import KernelSVM
 from plml.estimators.lmnn import LMNN
 from plml.estimators.lmnnmm import LMNNMM
 from plml.estimators.plml import PLML
@@ -9,4 +13,16 @@ from plml.estimators.sml import SML
 
 __version__ = "0.1.0"
 
-__all__ = ["CBLML", "LMNN", "LMNNMM", "PLML", "PLMLCV", "SML", "__version__"]
+__all__ = [
+    "CBLML",
+    "DANN",
+    "GLML",
+    "LMNN",
+    "LMNNMM",
+    "PLML",
+    "PLMLCV",
+    "SML",
+    "BoostMetric",
+    "KernelSVM",
+    "__version__",
+]

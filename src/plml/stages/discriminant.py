@@ -1,0 +1,81 @@
+"""Discriminant adaptive metrics (Hastie and Tibshirani, PAMI 1996)."""
+
+import numpy as np
+
+from plml.stages.search import own_metric_neighbors
+
+_RIDGE = 1e-6
+
+
+def discriminant_metrics(
+    X: np.ndarray,
+    y: np.ndarray,
+    Q: np.ndarray,
+    *,
+    n_classes: int,
+    n_local: int,
+    epsilon: float,
+    n_iterations: int,
+    own: np.ndarray | None = None,
+) -> np.ndarray:
+    """M = W^{-1/2} (W^{-1/2} B W^{-1/2} + epsilon I) W^{-1/2} around every query, (q, d, d).
+
+    W and B are the pooled within-class and the between-class covariance of the ``n_local``
+    training instances nearest under the metric so far, weighted by a tricube of their distance.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    y : (n,) class codes
+    Q : (q, d) array
+    own : (q,) integer array of the training instances that the queries are, or None
+    """
+    X, Q = X.astype(np.float64, copy=False), Q.astype(np.float64, copy=False)
+    d = X.shape[1]
+    metrics = np.tile(np.eye(d), (len(Q), 1, 1))
+    ridge = _RIDGE * max(float(X.var(axis=0).mean()), np.finfo(float).tiny)
+    for _ in range(n_iterations):
+        squared, local = own_metric_neighbors(X, Q, metrics, n_local, own)
+        weights = tricube(np.sqrt(squared))
+        W, B = local_covariances(X[local], y[local], weights, n_classes)
+        eigenvalues, vectors = np.linalg.eigh(W)
+        scales = 1.0 / np.sqrt(np.maximum(eigenvalues, 0.0) + ridge)
+        whiten = (vectors * scales[:, None, :]) @ np.swapaxes(vectors, -1, -2)
+        metrics = whiten @ (whiten @ B @ whiten + epsilon * np.eye(d)) @ whiten
+    return metrics
+
+
+def tricube(distances: np.ndarray) -> np.ndarray:
+    """(1 - (d / h)^3)^3 with h the largest distance of the row; one where h is zero."""
+    h = distances.max(axis=1, keepdims=True)
+    ratio = np.where(h > 0, distances / np.where(h > 0, h, 1.0), 0.0)
+    return (1.0 - ratio**3) ** 3
+
+
+def local_covariances(
+    points: np.ndarray, labels: np.ndarray, weights: np.ndarray, n_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted within-class and between-class covariance of every neighbourhood.
+
+    Parameters
+    ----------
+    points : (q, k, d) array
+    labels, weights : (q, k) arrays
+
+    Returns
+    -------
+    within, between : (q, d, d) arrays
+    """
+    total = weights.sum(axis=1)
+    shares = weights / total[:, None]
+    member = shares[:, :, None] * (labels[:, :, None] == np.arange(n_classes))  # (q, k, c)
+    class_share = member.sum(axis=1)  # pi_c
+    safe = np.where(class_share > 0, class_share, 1.0)
+    class_means = np.swapaxes(member, 1, 2) @ points / safe[:, :, None]
+    mean = (shares[:, None, :] @ points)[:, 0]
+    own_means = np.take_along_axis(class_means, labels[:, :, None], axis=1)
+    residual = points - own_means
+    within = np.swapaxes(residual * shares[:, :, None], 1, 2) @ residual
+    offset = class_means - mean[:, None, :]
+    between = np.swapaxes(offset * class_share[:, :, None], 1, 2) @ offset
+    return within, between
