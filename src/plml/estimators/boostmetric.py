@@ -34,10 +34,13 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
     ----------
     trace_weight : float
         v, the weight of the trace.
-    update : {"totally-corrective", "stage-wise"}
-        Whether a round optimises all weights again, or only that of its weak learner.
+    update : {"stage-wise", "totally-corrective"}
+        Whether a round fixes the weight of its weak learner, or optimises all weights again. Only
+        the second reaches the optimum.
     n_targets, n_impostors : int
-        Same-class and other-class neighbours that make the triplets of an instance.
+        Same-class and other-class neighbours that make the triplets of an instance. The
+        exponential loss of few triplets is ruled by the hardest of them: ten of each do better
+        than three in cross-validation (``benchmarks/boostmetric_triplets.py``).
     n_neighbors : int
         Neighbours that vote.
     tol : float
@@ -101,9 +104,9 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
         self,
         *,
         trace_weight: float = 1e-7,
-        update: str = "totally-corrective",
-        n_targets: int = 3,
-        n_impostors: int = 3,
+        update: str = "stage-wise",
+        n_targets: int = 10,
+        n_impostors: int = 10,
         n_neighbors: int = 1,
         tol: float = 1e-3,
         max_iter: int = 100,

@@ -25,7 +25,9 @@ class GLML(OwnMetricClassifier):
     Parameters
     ----------
     shrinkage : float
-        Share of a multiple of the identity in every class covariance.
+        Share of a multiple of the identity in every class covariance. The second derivatives of a
+        Gaussian grow with the inverse of its smallest variance, so little of it makes the metric
+        blind to most directions.
     n_neighbors : int
         Neighbours that vote.
     n_jobs : int or None
@@ -61,7 +63,7 @@ class GLML(OwnMetricClassifier):
     }
 
     def __init__(
-        self, *, shrinkage: float = 0.01, n_neighbors: int = 1, n_jobs: int | None = None
+        self, *, shrinkage: float = 0.5, n_neighbors: int = 1, n_jobs: int | None = None
     ) -> None:
         self.shrinkage = shrinkage
         self.n_neighbors = n_neighbors

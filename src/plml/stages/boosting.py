@@ -16,6 +16,8 @@ from plml.ops.pairs import PairOperator
 from plml.solvers.problem import Iteration, Monitor
 from plml.stages.triplets import Triplets
 
+_LARGEST_WEIGHT = 2.0**40
+
 
 class Boosted(NamedTuple):
     """A metric (d, d) with its objective.
@@ -92,10 +94,12 @@ def _stage_wise(
     def slope(w: float) -> float:
         return trace_weight - float(softmax(np.log(np.maximum(u, 1e-300)) - w * h) @ h)
 
+    # The slope at zero is trace_weight - largest < 0. It never turns positive where the learner
+    # satisfies every triplet; such a weight may grow without end and is cut.
     upper = 1.0
-    while slope(upper) < 0 and upper < 1e12:
+    while slope(upper) < 0 and upper < _LARGEST_WEIGHT:
         upper *= 2.0
-    weight = brentq(slope, 0.0, upper) if slope(0.0) < 0 < slope(upper) else upper
+    weight = brentq(slope, 0.0, upper) if slope(upper) > 0 else upper
     return state._replace(weights=np.append(state.weights[:-1], weight))
 
 
