@@ -3,9 +3,22 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from plml import PLML, PLMLCV, SML
+from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric, KernelSVM
 
-ESTIMATORS = [PLML(), PLML(query_weights="optimize", solver="fista"), PLMLCV(), SML()]
+ESTIMATORS = [
+    PLML(),
+    PLML(query_weights="optimize", solver="fista"),
+    PLMLCV(),
+    SML(),
+    CBLML(),
+    LMNN(),
+    LMNN(solver="factored", decision="energy"),
+    LMNNMM(),
+    BoostMetric(),
+    GLML(),
+    DANN(),
+    KernelSVM(),
+]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -128,6 +128,15 @@ class LargeMarginClassifier(BasisMetricClassifier):
             )
 
 
+def fewer_anchors(n_bases: int, found: int, n_samples: int) -> Iterator[Warning]:
+    """A warning where k-means found fewer clusters than were asked for."""
+    if found < n_bases:
+        yield UserWarning(
+            f"n_bases={n_bases} anchors were asked for; the {n_samples} training rows give "
+            f"{found} distinct clusters, so {found} are used"
+        )
+
+
 def classes_of_one(codes: np.ndarray, classes: np.ndarray) -> Iterator[Warning]:
     """A warning that names the classes with one member."""
     alone = classes[np.bincount(codes, minlength=len(classes)) == 1].tolist()

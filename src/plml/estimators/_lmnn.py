@@ -60,8 +60,6 @@ class LargeMarginNeighbors(NeighborClassifier):
     def _fit_metrics(self, X: np.ndarray, y: np.ndarray) -> Lmnn:
         """Learn the metrics and set what both estimators report."""
         check_targets(y)
-        if self.solver == "convex" and self.n_components is not None:
-            raise ValueError('n_components needs solver="factored"')
         self._groups = self._group(X, y)
         self._center = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         self._data = self._lmnn_data(X, y, self._groups)
@@ -109,7 +107,7 @@ class LargeMarginNeighbors(NeighborClassifier):
         with gap_progress("LMNN", self.tol, self.verbose) as callback:
             return learn_lmnn(
                 data,
-                solver=self.solver,
+                solver="convex" if self._certified else "factored",
                 n_components=self.n_components,
                 tol=self.tol,
                 max_iter=self.max_iter,
@@ -119,7 +117,7 @@ class LargeMarginNeighbors(NeighborClassifier):
 
     def _troubles(self) -> Iterator[Warning]:
         yield from classes_of_one(self._fit_codes, self.classes_)
-        certified = self.solver == "convex" and self.validation_fraction is None
+        certified = self._certified and self.validation_fraction is None
         if certified and not self.dual_gap_ <= self.tol:
             yield ConvergenceWarning(
                 f"LMNN stopped at a relative gap of {self.dual_gap_:.2e}, above tol={self.tol:g}; "
@@ -133,6 +131,11 @@ class LargeMarginNeighbors(NeighborClassifier):
         with self._threads():
             energy = energies(self._data, self._metric_stack, X - self._center, len(self.classes_))
         return softmax(-energy, axis=1)
+
+    @property
+    def _certified(self) -> bool:
+        """A limit on the rank is not convex."""
+        return self.solver == "convex" and self.n_components is None
 
     @property
     def _metric_stack(self) -> np.ndarray:

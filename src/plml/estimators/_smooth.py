@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from plml.estimators._large_margin import LargeMarginClassifier, Preparation
+from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
 from plml.progress import gap_progress
 from plml.solvers.problem import Solution, history_arrays
 from plml.stages.anchors import kmeans_anchors
@@ -118,12 +118,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
         self.history_["weights"] = history_arrays(preparation.solution.history)
 
     def _troubles(self) -> Iterator[Warning]:
-        m = len(self.anchors_)
-        if m < self.n_bases:
-            yield UserWarning(
-                f"n_bases={self.n_bases} anchors were asked for; the {len(self.weights_)} training "
-                f"rows give {m} distinct clusters, so {m} are used"
-            )
+        yield from fewer_anchors(self.n_bases, len(self.anchors_), len(self.weights_))
         yield from self._gap_trouble("stage 1 (weights)", self.weights_gap_)
         yield from super()._troubles()
 

@@ -1,5 +1,6 @@
 """Cluster-Based Local Metric Learning: PLML without weight learning."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
@@ -8,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
-from plml.estimators._large_margin import LargeMarginClassifier, Preparation
+from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.neighbors import euclidean_neighbors
 
@@ -113,6 +114,10 @@ class CBLML(LargeMarginClassifier):
     def _set_preparation(self, preparation: ClusterPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)
         self.anchors_ = preparation.anchors.astype(dtype, copy=False)
+
+    def _troubles(self) -> Iterator[Warning]:
+        yield from fewer_anchors(self.n_bases, len(self.anchors_), len(self.weights_))
+        yield from super()._troubles()
 
     def _weights_at(self, X: np.ndarray) -> np.ndarray:
         _, nearest = euclidean_neighbors(self.anchors_, 1, X)

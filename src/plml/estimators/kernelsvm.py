@@ -67,9 +67,14 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         ``params``, ``split{i}_test_score``, ``mean_test_score``.
     width_ : float
         Mean pairwise distance of the training instances.
+    scale_ : float
+        Root mean squared length of the training instances, by which all are divided: one for rows
+        of unit length. Polynomials of large numbers would keep the solver busy for ever.
     temperature_ : float
         Divides the decision values before the softmax of ``predict_proba``; fitted on the decision
         values of the held-out folds.
+    n_iter_ : int
+        Iterations of the binary machine that took the most.
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
@@ -99,7 +104,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         Cs: Sequence[float] = (0.1, 1.0, 10.0, 100.0),
         cv: Any = 2,
         max_selection_samples: int | None = None,
-        max_iter: int = -1,
+        max_iter: int = 1_000_000,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -129,6 +134,8 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
             )
         candidates = self._candidates()
         self.width_ = mean_pairwise_distance(X)
+        self.scale_ = float(np.sqrt(np.mean(np.einsum("nd,nd->n", X, X, dtype=np.float64)))) or 1.0
+        X = X / self.scale_
         self._select(X, codes, candidates)
         self._machine = _Machine(X, self._kernel_parameters(self.best_params_["kernel"]))
         self._machine.train(
@@ -139,6 +146,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
             self.max_iter,
             self.n_jobs,
         )
+        self.n_iter_ = self._machine.n_iter
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -148,6 +156,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         ----------
         X : (n_queries, n_features) array or data frame
         """
+        check_is_fitted(self)
         values = self._decide(X)
         return values[:, 1] - values[:, 0] if len(self.classes_) == 2 else values
 
@@ -158,6 +167,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         ----------
         X : (n_queries, n_features) array or data frame
         """
+        check_is_fitted(self)
         return self.classes_[self._decide(X).argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -167,12 +177,12 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         ----------
         X : (n_queries, n_features) array or data frame
         """
+        check_is_fitted(self)
         return softmax(self._decide(X) / self.temperature_, axis=1)
 
     def _decide(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        return self._machine.decide(X)
+        return self._machine.decide(X / self.scale_)
 
     def _candidates(self) -> list[tuple[str, float]]:
         kernels, Cs = list(self.kernels), np.asarray(self.Cs)
@@ -190,7 +200,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
     def _kernel_parameters(self, name: str) -> dict[str, Any]:
         parameters = KERNELS[name]
         if name == "gaussian":
-            parameters = {**parameters, "gamma": 0.5 / self.width_**2}
+            parameters = {**parameters, "gamma": 0.5 * (self.scale_ / self.width_) ** 2}
         return parameters
 
     def _select(self, X: np.ndarray, y: np.ndarray, candidates: list[tuple[str, float]]) -> None:
@@ -284,22 +294,25 @@ class _Machine:
         inputs = self.X[rows] if self.gram is None else self.gram[np.ix_(rows, rows)]
         parameters = self.kernel if self.gram is None else {"kernel": "precomputed"}
 
-        def binary(label: int) -> tuple[np.ndarray, np.ndarray, float]:
+        def binary(label: int) -> tuple[np.ndarray, np.ndarray, float, int]:
             inside = y[rows] == label
             if inside.all() or not inside.any():
-                return np.empty(0, dtype=int), np.empty(0), 1.0 if inside.all() else -1.0
+                return np.empty(0, dtype=int), np.empty(0), 1.0 if inside.all() else -1.0, 1
             svc = SVC(C=C, cache_size=_CACHE_MEGABYTES, max_iter=max_iter, **parameters)
             svc.fit(inputs, inside)
-            return svc.support_, svc.dual_coef_[0], float(svc.intercept_[0])
+            n_iter = int(svc.n_iter_[0])
+            return svc.support_, svc.dual_coef_[0], float(svc.intercept_[0]), n_iter
 
         machines = Parallel(n_jobs=n_jobs, prefer="threads")(
             delayed(binary)(label) for label in range(n_classes)
         )
-        used = np.unique(np.concatenate([support for support, _, _ in machines]))
+        supports, coefficients, intercepts, iterations = zip(*machines, strict=True)
+        used = np.unique(np.concatenate(supports))
         self.coefficients = np.zeros((len(used), n_classes))
-        for label, (support, coefficients, _) in enumerate(machines):
-            self.coefficients[np.searchsorted(used, support), label] = coefficients
-        self.intercepts = np.array([intercept for _, _, intercept in machines])
+        for label, (support, values) in enumerate(zip(supports, coefficients, strict=True)):
+            self.coefficients[np.searchsorted(used, support), label] = values
+        self.intercepts = np.array(intercepts)
+        self.n_iter = max(max(iterations), 1)
         self.support = rows[used]
         self.support_vectors = self.X[self.support]
 

@@ -29,7 +29,8 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
         ``"convex"`` solves the convex problem in M, with a certificate; ``"factored"`` runs L-BFGS
         on L with M = L^T L, faster and without one.
     n_components : int or None
-        Rows of L with ``solver="factored"``; None takes as many as there are features.
+        Rows of L, a limit on the rank of M, which makes the problem the factored one whatever the
+        ``solver``; None sets no limit.
     decision : {"neighbors", "energy"}
         Majority vote, or the class that a point joins at the least growth of the objective.
     validation_fraction : float or None

@@ -94,8 +94,10 @@ def _stage_wise(
     def slope(w: float) -> float:
         return trace_weight - float(softmax(np.log(np.maximum(u, 1e-300)) - w * h) @ h)
 
-    # The slope at zero is trace_weight - largest < 0. It never turns positive where the learner
-    # satisfies every triplet; such a weight may grow without end and is cut.
+    if slope(0.0) >= 0:  # trace_weight - largest, up to rounding
+        return state
+    # It never turns positive where the learner satisfies every triplet; such a weight may grow
+    # without end and is cut.
     upper = 1.0
     while slope(upper) < 0 and upper < _LARGEST_WEIGHT:
         upper *= 2.0

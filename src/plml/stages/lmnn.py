@@ -34,6 +34,8 @@ _INNER = 200
 #: First proximal weight, relative to objective / ||M||^2, and how it falls.
 _FIRST_PROXIMAL = 0.01
 _PROXIMAL_DECAY = 0.3
+#: How far beyond the margin, relatively, an impostor still counts as near it.
+_MARGIN_SLACK = 0.05
 #: Relative size below which an eigenvalue is taken for zero.
 _RANK = 1e-10
 
@@ -84,14 +86,16 @@ def target_distances(data: LmnnData, M: np.ndarray) -> np.ndarray:
     return result
 
 
-def find_violations(data: LmnnData, M: np.ndarray) -> Violations:
+def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violations:
     """The objective over all impostors, and those within the margin of each instance.
+
+    With ``slack`` the pairs are those within so much more than the margin, relatively.
 
     Of the impostors of one class the nearest ``_MOST_PER_CLASS`` are returned for an instance;
     all of them count in the objective.
     """
     near = target_distances(data, M)
-    reach = 1.0 + near.max(axis=1)
+    reach = (1.0 + slack) * (1.0 + near.max(axis=1))
     objective = data.pull * float(near[data.targets >= 0].sum())
     pairs = [np.empty((0, 2), dtype=np.int64)]
     for columns, metric in _index_parts(data, M):
@@ -237,8 +241,9 @@ def _proximal(
 ) -> Lmnn:
     """Proximal steps min_M f(M) + alpha ||M - best||^2 on the active set, alpha falling."""
     data, n_iter, lower = active.data, best.n_iter, 0.0
-    # Near the optimum few impostors of the way there still matter.
-    active = ActiveSet(data, find_violations(data, best.M).pairs)
+    # Near the optimum few impostors of the way there still matter; those at the margin do.
+    close = find_violations(data, best.M, _MARGIN_SLACK).pairs
+    active = ActiveSet(data, close) if len(close) else active
     alpha = _FIRST_PROXIMAL * best.objective / max(float(np.sum(best.M**2)), 1e-300)
     gamma = np.empty(0)
     while n_iter < max_iter:
@@ -250,7 +255,7 @@ def _proximal(
         )
         n_iter, gamma = n_iter + solution.n_iter, solution.x
         M = dual.metrics(gamma)
-        found = find_violations(data, M)
+        found = find_violations(data, M, _MARGIN_SLACK)
         lower = max(lower, dual_bound(dual, gamma))
         if found.objective < best.objective:
             best = best._replace(M=M, objective=found.objective)

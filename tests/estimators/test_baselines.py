@@ -1,0 +1,270 @@
+"""The paper's baselines as estimators."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import SVC
+
+import judge
+from plml import CBLML, DANN, GLML, LMNN, LMNNMM, SML, BoostMetric, KernelSVM
+from plml.estimators import kernelsvm
+from plml.ops import topk
+
+NEIGHBORS = [
+    SML(),
+    CBLML(n_bases=3, random_state=0),
+    LMNN(),
+    LMNNMM(),
+    LMNNMM(n_metrics=4, random_state=0),
+    BoostMetric(),
+    GLML(),
+    DANN(n_local=30),
+]
+GLOBAL = [SML(), LMNN(), LMNN(solver="factored", n_components=2), BoostMetric()]
+
+
+@pytest.fixture(params=NEIGHBORS, ids=lambda model: repr(model))
+def fitted(request, blobs):
+    X, y = blobs
+    return request.param.fit(X, np.array(["a", "b", "c"])[y])
+
+
+def naive_neighbors(model, X, q, metric, k, leave_out=None):
+    candidates = [j for j in range(len(X)) if j != leave_out]
+    d2 = []
+    for j in candidates:
+        M = model.basis_metrics_[model.metric_of_[j]] if isinstance(model, LMNNMM) else metric
+        d2.append(float((q - X[j]) @ M @ (q - X[j])))
+    order = np.lexsort((candidates, d2))[:k]
+    return np.array(candidates)[order], np.sqrt(np.array(d2)[order])
+
+
+def test_kneighbors_by_the_definition(fitted, blobs, rng):
+    X, _ = blobs
+    Q = rng.normal(size=(12, 4))
+    distances, indices = fitted.kneighbors(Q, 3)
+    for q, metric, found, d in zip(
+        Q, fitted.get_mahalanobis_matrix(Q), indices, distances, strict=True
+    ):
+        expected, expected_d = naive_neighbors(fitted, X, q, metric, 3)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_allclose(d, expected_d, rtol=1e-7, atol=1e-9)
+    training = fitted.get_mahalanobis_matrix()
+    assert training.shape == (75, 4, 4)
+    indices = fitted.kneighbors(n_neighbors=2, return_distance=False)
+    for i in range(0, 75, 9):
+        expected, _ = naive_neighbors(fitted, X, X[i], training[i], 2, leave_out=i)
+        np.testing.assert_array_equal(indices[i], expected)
+
+
+def test_predictions_and_pairs(fitted, blobs, rng):
+    X, y = blobs
+    labels = np.array(["a", "b", "c"])[y]
+    assert fitted.score(X, labels) == 1.0  # a training point is its own nearest neighbour
+    Q, Z = rng.normal(size=(5, 4)), rng.normal(size=(5, 4))
+    metrics = fitted.get_mahalanobis_matrix(Q)
+    expected = [(q - z) @ M @ (q - z) for q, z, M in zip(Q, Z, metrics, strict=True)]
+    found = fitted.pair_distance(np.stack([Q, Z], axis=1), squared=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    assert np.linalg.eigvalsh(metrics).min() >= -1e-8
+
+
+@pytest.mark.parametrize("model", GLOBAL, ids=repr)
+def test_global_metrics_transform(model, blobs, rng):
+    X, y = blobs
+    model.fit(X, y)
+    np.testing.assert_allclose(
+        model.components_.T @ model.components_, model.basis_metrics_[0], atol=1e-9
+    )
+    Q = rng.normal(size=(6, 4))
+    mapped = np.linalg.norm(model.transform(Q) - model.transform(X[:6]), axis=1)
+    np.testing.assert_allclose(
+        mapped, model.pair_distance(np.stack([Q, X[:6]], axis=1)), rtol=1e-6, atol=1e-9
+    )
+
+
+def test_queries_in_blocks_change_nothing(blobs, rng, monkeypatch):
+    X, y = blobs
+    Q = rng.normal(size=(9, 4))
+    for model in (GLML(), DANN(n_local=30), KernelSVM(), LMNN(decision="energy")):
+        expected = model.fit(X, y).predict_proba(Q)
+        monkeypatch.setattr(topk, "_BLOCK_ELEMENTS", 50)
+        np.testing.assert_allclose(model.predict_proba(Q), expected, rtol=1e-9)
+        monkeypatch.undo()
+
+
+class TestCBLML:
+    def test_weights_are_the_clusters(self, blobs, rng):
+        X, y = blobs
+        model = CBLML(n_bases=4, random_state=0).fit(X, y)
+        assert set(np.unique(model.weights_)) == {0.0, 1.0}
+        for i in range(0, 75, 10):
+            nearest = judge.nearest(model.anchors_, X[i], list(range(4)), 1)[0]
+            assert model.weights_[i, nearest] == 1.0
+        np.testing.assert_array_equal(model.local_weights(X), model.weights_)
+        judged = judge.metrics_primal(X, y, model.weights_, model.basis_metrics_, 1.0, 1.0)
+        assert model.objective_ == pytest.approx(judged, rel=1e-9)
+        assert model.dual_gap_ <= model.tol
+
+    def test_fewer_clusters_than_asked_for(self, blobs):
+        X, y = blobs
+        with pytest.warns(UserWarning, match="n_bases=90"):
+            model = CBLML(n_bases=90, random_state=0).fit(X, y)
+        assert len(model.anchors_) == 75
+
+
+class TestLMNN:
+    def test_objective_is_the_papers(self, blobs):
+        X, y = blobs
+        model = LMNN(push=0.3).fit(X, y)
+        M = model.basis_metrics_[0]
+        targets, _ = judge.triplet_lists(X, y, 3, 1)
+        value = 0.0
+        for i in range(len(X)):
+            for j in targets[i]:
+                near = (X[i] - X[j]) @ M @ (X[i] - X[j])
+                value += 0.7 * near
+                for k in np.flatnonzero(y != y[i]):
+                    value += 0.3 * max(0.0, 1 + near - (X[i] - X[k]) @ M @ (X[i] - X[k]))
+        assert model.objective_ == pytest.approx(value, rel=1e-8)
+        assert model.dual_gap_ <= model.tol
+
+    def test_unclosed_gap_is_named(self, blobs):
+        with pytest.warns(ConvergenceWarning, match="LMNN stopped at a relative gap"):
+            LMNN(tol=1e-9, max_iter=40).fit(*blobs)
+
+    @pytest.mark.parametrize("model", [LMNN, LMNNMM])
+    def test_validation_stops_early_and_uses_all_neighbors(self, blobs, model):
+        X, y = blobs
+        stopped = model(validation_fraction=0.3, random_state=0).fit(X, y)
+        assert 0 <= stopped.validation_error_ <= 0.5
+        assert stopped.score(X, y) == 1.0
+        again = model(validation_fraction=0.3, random_state=0).fit(X, y)
+        np.testing.assert_array_equal(stopped.basis_metrics_, again.basis_metrics_)
+
+    @pytest.mark.parametrize("model", [LMNN, LMNNMM])
+    def test_energy_rule(self, blobs, model):
+        X, y = blobs
+        fitted = model(decision="energy").fit(X[::2], y[::2])
+        shares = fitted.predict_proba(X[1::2])
+        np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+        np.testing.assert_array_equal(shares.argmax(axis=1), fitted.predict(X[1::2]))
+        assert fitted.score(X[1::2], y[1::2]) > 0.6
+
+    def test_a_limited_rank_is_the_factored_problem(self, blobs):
+        limited = LMNN(n_components=2).fit(*blobs)
+        assert limited.components_.shape == (2, 4)
+        assert limited.dual_gap_ == np.inf
+
+    def test_options_that_exclude_each_other(self, blobs):
+        with pytest.raises(ValueError, match="one metric a class"):
+            LMNNMM(n_metrics=2, decision="energy").fit(*blobs)
+
+
+class TestKernelSVM:
+    def test_is_one_against_all_svc(self, blobs):
+        X, y = blobs
+        model = KernelSVM(kernels=["gaussian"], Cs=[10.0]).fit(X, y)
+        pairs = [np.linalg.norm(a - b) for i, a in enumerate(X) for b in X[:i]]
+        assert model.width_ == pytest.approx(np.mean(pairs))
+        reference = OneVsRestClassifier(SVC(C=10.0, gamma=0.5 / model.width_**2)).fit(X, y)
+        np.testing.assert_allclose(
+            model.decision_function(X), reference.decision_function(X), atol=1e-2
+        )
+
+    def test_kernels_are_what_they_say(self, blobs):
+        X, y = blobs
+        for degree in (2, 3, 4):
+            model = KernelSVM(kernels=[f"poly{degree}"], Cs=[1.0]).fit(X, y)
+            gamma = 1 / np.mean(np.sum(X**2, axis=1))
+            svc = SVC(kernel="poly", degree=degree, gamma=gamma, coef0=1.0)
+            reference = OneVsRestClassifier(svc).fit(X, y)
+            np.testing.assert_allclose(
+                model.decision_function(X), reference.decision_function(X), atol=1e-2
+            )
+
+    def test_selects_the_best_candidate(self, blobs):
+        X, y = blobs
+        model = KernelSVM(random_state=0).fit(X, y)
+        scores = model.cv_results_["mean_test_score"]
+        assert len(scores) == 20
+        assert model.best_score_ == scores.max()
+        assert model.best_params_ == model.cv_results_["params"][int(scores.argmax())]
+
+    def test_without_a_shared_gram_matrix(self, blobs, monkeypatch):
+        X, y = blobs
+        shared = KernelSVM().fit(X, y)
+        monkeypatch.setattr(kernelsvm, "_GRAM_BYTES", 0)
+        alone = KernelSVM(n_jobs=2).fit(X, y)
+        assert shared.best_params_ == alone.best_params_
+        np.testing.assert_allclose(
+            shared.decision_function(X), alone.decision_function(X), atol=1e-2
+        )
+
+    def test_subsample_keeps_every_class(self, blobs):
+        _, y = blobs
+        rows = KernelSVM(max_selection_samples=12, random_state=0)._selection_rows(y)
+        assert len(rows) == 12
+        assert set(np.bincount(y[rows])) == {4}
+
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"kernels": ["sigmoid"]}, "kernels must be some of"),
+            ({"kernels": []}, "kernels must be some of"),
+            ({"Cs": [0.0]}, "Cs must be"),
+            ({"Cs": []}, "Cs must be"),
+            ({"Cs": ["1"]}, "Cs must be"),
+        ],
+    )
+    def test_bad_grids_are_named(self, blobs, parameters, message):
+        with pytest.raises(ValueError, match=message):
+            KernelSVM(**parameters).fit(*blobs)
+
+
+@pytest.mark.parametrize(
+    ("model", "parameter"),
+    [
+        (LMNN(push=1.0), "push"),
+        (LMNN(decision="coin"), "decision"),
+        (LMNNMM(n_metrics=0), "n_metrics"),
+        (LMNNMM(validation_fraction=1.5), "validation_fraction"),
+        (BoostMetric(trace_weight=0.0), "trace_weight"),
+        (BoostMetric(update="sometimes"), "update"),
+        (GLML(shrinkage=0.0), "shrinkage"),
+        (DANN(epsilon=-1.0), "epsilon"),
+        (DANN(n_local=1), "n_local"),
+        (CBLML(n_bases=0), "n_bases"),
+        (KernelSVM(max_selection_samples=2), "max_selection_samples"),
+    ],
+    ids=repr,
+)
+def test_bad_parameters_are_named(blobs, model, parameter):
+    with pytest.raises(ValueError, match=f"'{parameter}'"):
+        model.fit(*blobs)
+
+
+@pytest.mark.parametrize("model", [*NEIGHBORS, KernelSVM()], ids=repr)
+def test_one_class_is_refused(blobs, model):
+    with pytest.raises(ValueError, match=r"one class only .*'x'"):
+        model.fit(blobs[0], np.repeat("x", 75))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "model", "at_least"),
+    [
+        ("pendigits", LMNN(), 0.9743),
+        ("optdigits", LMNN(), 0.9655),
+        ("pendigits", BoostMetric(), 0.9743),
+        ("optdigits", BoostMetric(), 0.9661),
+        ("pendigits", SML(regularization=10.0), 0.9743),
+        ("optdigits", SML(regularization=1.0), 0.9622),
+    ],
+    ids=repr,
+)
+def test_learns_something_real(paper_split, name, model, at_least):
+    """At least Euclidean 1-NN (97.43, 95.94), and within a point of the paper's figure."""
+    X_train, y_train, X_test, y_test = paper_split(name)
+    assert model.fit(X_train, y_train).score(X_test, y_test) >= at_least - 5e-5
