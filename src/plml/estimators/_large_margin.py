@@ -14,13 +14,7 @@ from plml.estimators._basis import BasisMetricClassifier
 from plml.progress import gap_progress
 from plml.solvers.problem import history_arrays
 from plml.stages.metrics import Metrics, learn_metrics
-from plml.stages.triplets import (
-    Triplets,
-    check_targets,
-    cross_triplets,
-    impostor_neighbors,
-    target_neighbors,
-)
+from plml.stages.triplets import Triplets, check_targets, neighbor_triplets
 
 
 @dataclass(frozen=True)
@@ -75,9 +69,7 @@ class LargeMarginClassifier(BasisMetricClassifier):
         self._set_fitted(X, preparation, metrics)
 
     def _triplets(self, X: np.ndarray, y: np.ndarray) -> Triplets:
-        return cross_triplets(
-            target_neighbors(X, y, self.n_targets), impostor_neighbors(X, y, self.n_impostors)
-        )
+        return neighbor_triplets(X, y, self.n_targets, self.n_impostors)
 
     def _learn_metrics(
         self,

@@ -1,5 +1,6 @@
 """What LMNN with one metric and with several share: the fit, its checks, and the energy rule."""
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -53,9 +54,9 @@ class LargeMarginNeighbors(NeighborClassifier):
     random_state: Any
     verbose: int
 
+    @abstractmethod
     def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(n,) the number of the metric that each training point carries."""
-        raise NotImplementedError
 
     def _fit_metrics(self, X: np.ndarray, y: np.ndarray) -> Lmnn:
         """Learn the metrics and set what both estimators report."""

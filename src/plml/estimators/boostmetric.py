@@ -13,12 +13,7 @@ from plml.estimators._large_margin import classes_of_one
 from plml.progress import gap_progress
 from plml.solvers.problem import Monitor, history_arrays
 from plml.stages.boosting import learn_boosted_metric
-from plml.stages.triplets import (
-    check_targets,
-    cross_triplets,
-    impostor_neighbors,
-    target_neighbors,
-)
+from plml.stages.triplets import check_targets, neighbor_triplets
 
 
 class BoostMetric(GlobalMetric, BasisMetricClassifier):
@@ -127,9 +122,7 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         check_targets(y)
-        triplets = cross_triplets(
-            target_neighbors(X, y, self.n_targets), impostor_neighbors(X, y, self.n_impostors)
-        )
+        triplets = neighbor_triplets(X, y, self.n_targets, self.n_impostors)
         with gap_progress("BoostMetric", self.tol, self.verbose) as callback:
             learned = learn_boosted_metric(
                 X - X.mean(axis=0, dtype=np.float64).astype(X.dtype),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -137,8 +137,9 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         self.scale_ = float(np.sqrt(np.mean(np.einsum("nd,nd->n", X, X, dtype=np.float64)))) or 1.0
         X = X / self.scale_
         self._select(X, codes, candidates)
-        self._machine = _Machine(X, self._kernel_parameters(self.best_params_["kernel"]))
-        self._machine.train(
+        kernel = _Kernel(X, self._kernel_parameters(self.best_params_["kernel"]))
+        self._machines = train_machines(
+            kernel,
             np.arange(len(X)),
             codes,
             self.best_params_["C"],
@@ -146,7 +147,8 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
             self.max_iter,
             self.n_jobs,
         )
-        self.n_iter_ = self._machine.n_iter
+        self._support_vectors = X[self._machines.support]
+        self.n_iter_ = self._machines.n_iter
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -182,7 +184,12 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
 
     def _decide(self, X: Any) -> np.ndarray:
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        return self._machine.decide(X / self.scale_)
+        parameters = self._kernel_parameters(self.best_params_["kernel"])
+        result = np.empty((len(X), len(self.classes_)))
+        for block in row_blocks(len(X), len(self._support_vectors)):
+            values = kernel_values(parameters, X[block] / self.scale_, self._support_vectors)
+            result[block] = self._machines.decide(values)
+        return result
 
     def _candidates(self) -> list[tuple[str, float]]:
         kernels, Cs = list(self.kernels), np.asarray(self.Cs)
@@ -211,11 +218,11 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         n_classes = len(self.classes_)
         held_out: dict[tuple[str, float], list[np.ndarray]] = {}
         for kernel in dict.fromkeys(name for name, _ in candidates):
-            machine = _Machine(X, self._kernel_parameters(kernel))
+            shared = _Kernel(X, self._kernel_parameters(kernel))
             values = [C for name, C in candidates if name == kernel]
             jobs = [(C, train, test) for C in values for train, test in splits]
             decisions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(machine.train_and_decide)(train, test, y, C, n_classes, self.max_iter)
+                delayed(_held_out_decisions)(shared, train, test, y, C, n_classes, self.max_iter)
                 for C, train, test in jobs
             )
             for (C, _, _), decision in zip(jobs, decisions, strict=True):
@@ -252,86 +259,96 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         return np.sort(np.concatenate([m[: max(2, int(share * len(m)))] for m in members]))
 
 
-class _Machine:
-    """One-against-all machines that share the Gram matrix, where it fits into memory.
+def _held_out_decisions(
+    kernel: "_Kernel",
+    train: np.ndarray,
+    test: np.ndarray,
+    y: np.ndarray,
+    C: float,
+    n_classes: int,
+    max_iter: int,
+) -> np.ndarray:
+    machines = train_machines(kernel, train, y, C, n_classes, max_iter)
+    return machines.decide(kernel.between(test, machines.support))
+
+
+class _Kernel:
+    """A kernel over fixed points, with the Gram matrix where it fits into memory.
 
     SVC would compute the same kernel values once for every class, C and fold.
     """
 
-    def __init__(self, X: np.ndarray, kernel: dict[str, Any]) -> None:
+    def __init__(self, X: np.ndarray, parameters: dict[str, Any]) -> None:
         self.X = X
-        self.kernel = kernel
+        self.parameters = parameters
         fits = 8 * len(X) ** 2 <= _GRAM_BYTES
-        self.gram = self._kernel_values(X, X) if fits else None
+        self.gram = kernel_values(parameters, X, X) if fits else None
 
-    def train_and_decide(
-        self,
-        train: np.ndarray,
-        test: np.ndarray,
-        y: np.ndarray,
-        C: float,
-        n_classes: int,
-        max_iter: int,
-    ) -> np.ndarray:
-        """Decision values (len(test), n_classes) of machines trained on other rows."""
-        machine = _Machine.__new__(_Machine)
-        machine.X, machine.kernel, machine.gram = self.X, self.kernel, self.gram
-        machine.train(train, y, C, n_classes, max_iter, None)
-        if self.gram is not None:
-            return machine.combine(self.gram[np.ix_(test, machine.support)])
-        return machine.decide(self.X[test])
+    def inputs(self, rows: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+        """What SVC is trained on for the given rows, and the kernel it is told."""
+        if self.gram is None:
+            return self.X[rows], self.parameters
+        return self.gram[np.ix_(rows, rows)], {"kernel": "precomputed"}
 
-    def train(
-        self,
-        rows: np.ndarray,
-        y: np.ndarray,
-        C: float,
-        n_classes: int,
-        max_iter: int,
-        n_jobs: int | None,
-    ) -> None:
-        """One binary machine a class, kept as coefficients of the support vectors of all."""
-        inputs = self.X[rows] if self.gram is None else self.gram[np.ix_(rows, rows)]
-        parameters = self.kernel if self.gram is None else {"kernel": "precomputed"}
+    def between(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Kernel values of rows against other rows."""
+        if self.gram is None:
+            return kernel_values(self.parameters, self.X[rows], self.X[others])
+        return self.gram[np.ix_(rows, others)]
 
-        def binary(label: int) -> tuple[np.ndarray, np.ndarray, float, int]:
-            inside = y[rows] == label
-            if inside.all() or not inside.any():
-                return np.empty(0, dtype=int), np.empty(0), 1.0 if inside.all() else -1.0, 1
-            svc = SVC(C=C, cache_size=_CACHE_MEGABYTES, max_iter=max_iter, **parameters)
-            svc.fit(inputs, inside)
-            n_iter = int(svc.n_iter_[0])
-            return svc.support_, svc.dual_coef_[0], float(svc.intercept_[0]), n_iter
 
-        machines = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(binary)(label) for label in range(n_classes)
-        )
-        supports, coefficients, intercepts, iterations = zip(*machines, strict=True)
-        used = np.unique(np.concatenate(supports))
-        self.coefficients = np.zeros((len(used), n_classes))
-        for label, (support, values) in enumerate(zip(supports, coefficients, strict=True)):
-            self.coefficients[np.searchsorted(used, support), label] = values
-        self.intercepts = np.array(intercepts)
-        self.n_iter = max(max(iterations), 1)
-        self.support = rows[used]
-        self.support_vectors = self.X[self.support]
+class _Machines(NamedTuple):
+    """One binary machine a class, as coefficients of the support vectors of all."""
 
-    def decide(self, Q: np.ndarray) -> np.ndarray:
-        """Decision values (len(Q), n_classes), in blocks of queries."""
-        result = np.empty((len(Q), len(self.intercepts)))
-        for block in row_blocks(len(Q), len(self.support_vectors)):
-            result[block] = self.combine(self._kernel_values(Q[block], self.support_vectors))
-        return result
+    support: np.ndarray  # (s,) training rows
+    coefficients: np.ndarray  # (s, n_classes)
+    intercepts: np.ndarray  # (n_classes,)
+    n_iter: int
 
-    def combine(self, kernel_values: np.ndarray) -> np.ndarray:
+    def decide(self, values: np.ndarray) -> np.ndarray:
         """Kernel values against the support vectors -> decision values."""
-        return kernel_values @ self.coefficients + self.intercepts
+        return values @ self.coefficients + self.intercepts
 
-    def _kernel_values(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        if len(B) == 0:
-            return np.empty((len(A), 0))
-        parameters = {name: value for name, value in self.kernel.items() if name != "kernel"}
-        return pairwise_kernels(A, B, metric=self.kernel["kernel"], **parameters)
+
+def train_machines(
+    kernel: _Kernel,
+    rows: np.ndarray,
+    y: np.ndarray,
+    C: float,
+    n_classes: int,
+    max_iter: int,
+    n_jobs: int | None = None,
+) -> _Machines:
+    """Every class of the given rows against the rest."""
+    inputs, parameters = kernel.inputs(rows)
+
+    def binary(label: int) -> tuple[np.ndarray, np.ndarray, float, int]:
+        inside = y[rows] == label
+        if inside.all() or not inside.any():
+            return np.empty(0, dtype=int), np.empty(0), 1.0 if inside.all() else -1.0, 1
+        svc = SVC(C=C, cache_size=_CACHE_MEGABYTES, max_iter=max_iter, **parameters)
+        svc.fit(inputs, inside)
+        return svc.support_, svc.dual_coef_[0], float(svc.intercept_[0]), int(svc.n_iter_[0])
+
+    supports, values, intercepts, iterations = zip(
+        *Parallel(n_jobs=n_jobs, prefer="threads")(
+            delayed(binary)(label) for label in range(n_classes)
+        ),
+        strict=True,
+    )
+    used = np.unique(np.concatenate(supports))
+    coefficients = np.zeros((len(used), n_classes))
+    for label, (support, value) in enumerate(zip(supports, values, strict=True)):
+        coefficients[np.searchsorted(used, support), label] = value
+    return _Machines(rows[used], coefficients, np.array(intercepts), max(*iterations, 1))
+
+
+def kernel_values(parameters: dict[str, Any], A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Kernel values (len(A), len(B))."""
+    if len(B) == 0:
+        return np.empty((len(A), 0))
+    options = {name: value for name, value in parameters.items() if name != "kernel"}
+    return pairwise_kernels(A, B, metric=parameters["kernel"], **options)
 
 
 def mean_pairwise_distance(X: np.ndarray) -> float:

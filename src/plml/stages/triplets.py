@@ -42,6 +42,11 @@ def impostor_neighbors(X: np.ndarray, y: np.ndarray, n_impostors: int) -> np.nda
     return result
 
 
+def neighbor_triplets(X: np.ndarray, y: np.ndarray, n_targets: int, n_impostors: int) -> Triplets:
+    """The triplets of the nearest same-class and other-class instances of every instance."""
+    return cross_triplets(target_neighbors(X, y, n_targets), impostor_neighbors(X, y, n_impostors))
+
+
 def cross_triplets(targets: np.ndarray, impostors: np.ndarray) -> Triplets:
     """Every target of an instance against every impostor of it; -1 marks an absent neighbour."""
     rows, columns = np.nonzero(impostors >= 0)

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import cross_val_score
+
+from plml import PLML, PLMLCV
+
+SMALL = {"n_bases": 4, "random_state": 0}
+
+
+class TestPLMLCV:
+    def test_selects_what_a_plain_loop_selects(self, blobs):
+        X, y = blobs
+        values = (0.3, 3.0, 100.0)
+        model = PLMLCV(**SMALL, regularizations=values, cv=3, selection_tol=1e-4).fit(X, y)
+        expected = [
+            cross_val_score(PLML(**SMALL, regularization=v, tol=1e-4), X, y, cv=3).mean()
+            for v in values
+        ]
+        found = dict(
+            zip(
+                model.cv_results_["param_regularization"],
+                model.cv_results_["mean_test_score"],
+                strict=True,
+            )
+        )
+        assert [found[v] for v in values] == pytest.approx(expected, abs=0.03)
+        best = max(found.values())
+        assert model.best_score_ == best
+        assert model.best_regularization_ == max(v for v in values if found[v] == best)
+
+    def test_refits_at_the_best_value(self, blobs):
+        X, y = blobs
+        model = PLMLCV(**SMALL).fit(X, y)
+        plain = PLML(**SMALL, regularization=model.best_regularization_).fit(X, y)
+        np.testing.assert_array_equal(model.basis_metrics_, plain.basis_metrics_)
+        np.testing.assert_array_equal(model.predict(X), plain.predict(X))
+        results = model.cv_results_
+        np.testing.assert_array_equal(
+            results["param_regularization"], [100.0, 10.0, 1.0, 0.1, 0.01]
+        )
+        scores = np.stack([results["split0_test_score"], results["split1_test_score"]])
+        np.testing.assert_allclose(results["mean_test_score"], scores.mean(axis=0))
+        np.testing.assert_allclose(results["std_test_score"], scores.std(axis=0))
+        assert results["rank_test_score"][results["mean_test_score"].argmax()] == 1
+        assert results["split0_dual_gap"].max() <= model.selection_tol
+
+    def test_folds_in_parallel_change_nothing(self, blobs):
+        X, y = blobs
+        one = PLMLCV(**SMALL).fit(X, y)
+        two = PLMLCV(**SMALL, n_jobs=2).fit(X, y)
+        assert one.best_regularization_ == two.best_regularization_
+        np.testing.assert_allclose(
+            one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"]
+        )
+
+    def test_an_unclosed_fold_is_named(self, blobs):
+        with pytest.warns(ConvergenceWarning, match=r"in cross-validation, regularization=0\.001"):
+            PLMLCV(**SMALL, regularizations=(1e-3,), max_iter=15, tol=0.99).fit(*blobs)
+
+    @pytest.mark.parametrize(
+        "cv", [[], [(np.array([0]), np.arange(1, 75))], [(np.arange(75), np.array([], int))]]
+    )
+    def test_bad_splits_are_named(self, blobs, cv):
+        with pytest.raises(ValueError, match=r"cv gives \d folds"):
+            PLMLCV(**SMALL, cv=cv).fit(*blobs)
+        with pytest.raises(ValueError, match="n_neighbors=50"):
+            PLMLCV(**SMALL, n_neighbors=50).fit(*blobs)
+
+    @pytest.mark.parametrize("values", [(), (1.0, -1.0), (np.nan,), ("1",), [[1.0], [2.0]]])
+    def test_bad_grids_are_named(self, blobs, values):
+        with pytest.raises(ValueError, match="regularizations must be"):
+            PLMLCV(**SMALL, regularizations=values).fit(*blobs)
