@@ -1,5 +1,7 @@
 """The paper's baselines as estimators."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -135,11 +137,24 @@ class TestLMNN:
             LMNN(tol=1e-9, max_iter=40).fit(*blobs)
 
     @pytest.mark.parametrize("model", [LMNN, LMNNMM])
-    def test_validation_stops_early_and_uses_all_neighbors(self, blobs, model):
+    def test_validation_stops_early_and_reports_what_it_returns(self, blobs, model):
         X, y = blobs
         stopped = model(validation_fraction=0.3, random_state=0).fit(X, y)
-        assert 0 <= stopped.validation_error_ <= 0.5
-        assert stopped.score(X, y) == 1.0
+        train, held_out = stopped._hold_out(y)
+        nearest = []
+        for i in held_out:
+            expected, _ = naive_neighbors(
+                stopped if model is LMNNMM else None,
+                X,
+                X[i],
+                stopped.basis_metrics_[0],
+                75,
+            )
+            nearest.append(next(j for j in expected if j in set(train)))
+        error = np.mean(y[nearest] != y[held_out])
+        assert stopped.validation_error_ == pytest.approx(error)
+        to_the_end = model().fit(X, y)
+        assert stopped.objective_ > to_the_end.objective_
         again = model(validation_fraction=0.3, random_state=0).fit(X, y)
         np.testing.assert_array_equal(stopped.basis_metrics_, again.basis_metrics_)
 
@@ -160,6 +175,61 @@ class TestLMNN:
     def test_options_that_exclude_each_other(self, blobs):
         with pytest.raises(ValueError, match="one metric a class"):
             LMNNMM(n_metrics=2, decision="energy").fit(*blobs)
+
+    @pytest.mark.filterwarnings("error::RuntimeWarning")
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    @pytest.mark.parametrize("model", [LMNN(), LMNNMM(), LMNNMM(solver="convex")], ids=repr)
+    def test_a_vanishing_objective_ends_the_fit(self, rng, model):
+        duplicates = np.repeat(rng.normal(size=(10, 3)), 4, axis=0), np.repeat([0, 1], 20)
+        y = np.arange(60) % 2
+        labelled = np.column_stack([y, rng.normal(size=(60, 3))]).astype(np.float32), y
+        corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0, 0, 1, 1])
+        for X, y in (duplicates, labelled, corners):
+            fitted = model.fit(X, y)
+            assert 0 <= fitted.objective_ <= 1e-5
+            assert fitted.n_iter_ < 200
+            assert fitted.score(X, y) == 1.0
+        constant = model.fit(np.ones((20, 3)), np.arange(20) % 2)
+        assert np.isfinite(constant.basis_metrics_).all()
+
+    @pytest.mark.parametrize("scale", [1e-60, 1e-3, 1e5, 1e60])
+    @pytest.mark.parametrize("model", [LMNN(), BoostMetric(trace_weight=1e-150)], ids=repr)
+    def test_units_of_the_features_do_not_matter(self, blobs, model, scale):
+        X, y = blobs
+        plain = model.fit(X, y).objective_
+        assert model.fit(X * scale, y).objective_ == pytest.approx(plain, rel=1e-2)
+        assert model.basis_metrics_.any()
+
+    @pytest.mark.parametrize(("fraction", "n"), [(0.01, 6), (0.9, 6), (0.3, 4)])
+    def test_a_validation_part_too_small_is_named(self, blobs, fraction, n):
+        X, _ = blobs
+        with pytest.raises(ValueError, match=f"validation_fraction={fraction} leaves too few"):
+            LMNN(validation_fraction=fraction).fit(X[:n], np.arange(n) % 2)
+
+    def test_more_clusters_than_rows(self, blobs):
+        with pytest.warns(UserWarning, match="n_metrics=100"):
+            model = LMNNMM(n_metrics=100, random_state=0).fit(*blobs)
+        assert model.metric_of_.max() == 74
+        model.decision = "energy"
+        with pytest.raises(ValueError, match="one metric a class"):
+            model.predict(blobs[0])
+
+
+def test_boosting_says_when_it_learned_nothing(blobs):
+    X, y = blobs
+    with pytest.warns(UserWarning, match="learned metric is zero"):
+        BoostMetric(trace_weight=1e6).fit(X, y)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_dann_where_all_neighbors_are_equally_far():
+    corners = DANN().fit(np.eye(8), [0, 1] * 4)
+    assert set(corners.predict(np.zeros((1, 8)))) <= {0, 1}
+    assert (corners.kneighbors(return_distance=False)[:, 0] != np.arange(8)).all()
+    flat = DANN().fit(np.ones((20, 3)), [0, 1] * 10)
+    np.testing.assert_array_equal(flat.predict(np.ones((2, 3))), [0, 0])
+    far = DANN().fit(np.eye(8), [0, 1] * 4).predict(np.full((1, 8), 1e30))
+    assert set(far) <= {0, 1}
 
 
 class TestKernelSVM:
@@ -202,6 +272,17 @@ class TestKernelSVM:
             shared.decision_function(X), alone.decision_function(X), atol=1e-2
         )
 
+    def test_repeated_candidates_are_tried_once(self, blobs):
+        model = KernelSVM(kernels=["linear", "linear"], Cs=[1.0, 1.0]).fit(*blobs)
+        assert len(model.cv_results_["params"]) == 1
+
+    def test_large_values_are_named_and_the_model_stays_small(self, blobs):
+        X, y = blobs
+        with pytest.raises(ValueError, match="too large to compute with"):
+            KernelSVM().fit(X * 1e160, y)
+        model = KernelSVM(kernels=["linear"], Cs=[1.0]).fit(np.tile(X, (8, 1)), np.tile(y, 8))
+        assert len(pickle.dumps(model)) < 100_000  # its Gram matrix has 2.9 MB
+
     def test_subsample_keeps_every_class(self, blobs):
         _, y = blobs
         rows = KernelSVM(max_selection_samples=12, random_state=0)._selection_rows(y)
@@ -216,6 +297,10 @@ class TestKernelSVM:
             ({"Cs": [0.0]}, "Cs must be"),
             ({"Cs": []}, "Cs must be"),
             ({"Cs": ["1"]}, "Cs must be"),
+            (
+                {"cv": [(np.arange(30), np.arange(30, 75))], "max_selection_samples": 20},
+                "max_selection_samples needs an integer cv",
+            ),
         ],
     )
     def test_bad_grids_are_named(self, blobs, parameters, message):

@@ -46,12 +46,8 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if names is not None:
             self.feature_names_in_ = names  # of frames that scikit-learn does not know, too
         check_classification_targets(y)
-        X = _safe_floats(X, names)
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"y has one class only ({classes[0]!r}); at least two classes are needed"
-            )
+        X = safe_floats(X, names)
+        classes, codes = class_codes(y)
         if self.n_neighbors > len(X):
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} is more than the {len(X)} training rows"
@@ -64,7 +60,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most frequent class among the nearest training instances; ties to the first class.
+        """The class with the largest share in ``predict_proba``; ties to the first class.
 
         Parameters
         ----------
@@ -75,6 +71,8 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Share of the nearest training instances in each class, columns as in ``classes_``.
+
+        (With the energy rule of ``LMNN`` and ``LMNNMM``: the softmax of minus the energies.)
 
         Parameters
         ----------
@@ -192,7 +190,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 "The feature names should match those that were passed during fit, in that order: "
                 f"{', '.join(fitted_names[:5])}{', ...' if len(fitted_names) > 5 else ''}"
             )
-        return _safe_floats(X, fitted_names)
+        return safe_floats(X, fitted_names)
 
     def _validate_pair_points(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if pairs.shape[2] != self.n_features_in_:
@@ -201,7 +199,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 f"with {self.n_features_in_}"
             )
         first, second = (
-            _safe_floats(check_array(pairs[:, end], dtype=FLOAT_TYPES)) for end in (0, 1)
+            safe_floats(check_array(pairs[:, end], dtype=FLOAT_TYPES)) for end in (0, 1)
         )
         return first, second
 
@@ -209,7 +207,15 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return limit_threads(getattr(self, "n_jobs", None))
 
 
-def _safe_floats(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
+def class_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The classes and the number of each label; refuses a single class."""
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y has one class only ({classes[0]!r}); at least two classes are needed")
+    return classes, codes
+
+
+def safe_floats(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
     """X in a dtype that holds what the objective sums, fourth powers; refuses what none holds."""
     largest = np.abs(X).max(axis=0, initial=0.0)
     if X.dtype == np.float32 and not (largest <= _limit(np.float32)).all():

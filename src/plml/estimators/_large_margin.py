@@ -105,12 +105,8 @@ class LargeMarginClassifier(BasisMetricClassifier):
     def _troubles(self) -> Iterator[Warning]:
         yield from classes_of_one(self._fit_codes, self.classes_)
         yield from self._gap_trouble("stage 2 (metrics)", self.dual_gap_)
-        if self.dual_gap_ <= self.tol and not self.basis_metrics_.any():
-            yield UserWarning(
-                "the learned metric is zero, so neighbours are the Euclidean ones: same-class "
-                "neighbours are no nearer than other-class ones; lower pull or check the labels "
-                "and features"
-            )
+        if self.dual_gap_ <= self.tol:
+            yield from zero_metric(self.basis_metrics_)
 
     def _gap_trouble(self, stage: str, gap: float) -> Iterator[Warning]:
         if gap > self.tol:
@@ -120,12 +116,24 @@ class LargeMarginClassifier(BasisMetricClassifier):
             )
 
 
-def fewer_anchors(n_bases: int, found: int, n_samples: int) -> Iterator[Warning]:
+def fewer_anchors(
+    asked: int, found: int, n_samples: int, parameter: str = "n_bases"
+) -> Iterator[Warning]:
     """A warning where k-means found fewer clusters than were asked for."""
-    if found < n_bases:
+    if found < asked:
         yield UserWarning(
-            f"n_bases={n_bases} anchors were asked for; the {n_samples} training rows give "
+            f"{parameter}={asked} anchors were asked for; the {n_samples} training rows give "
             f"{found} distinct clusters, so {found} are used"
+        )
+
+
+def zero_metric(M: np.ndarray) -> Iterator[Warning]:
+    """A warning where nothing was learned."""
+    if not M.any():
+        yield UserWarning(
+            "the learned metric is zero, so neighbours are the Euclidean ones: same-class "
+            "neighbours are no nearer than other-class ones; check the labels, the features and "
+            "their scale, or weaken the pull or the penalty"
         )
 
 

@@ -13,10 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.estimators._base import NeighborClassifier
-from plml.estimators._large_margin import classes_of_one
+from plml.estimators._large_margin import classes_of_one, zero_metric
 from plml.progress import gap_progress
 from plml.solvers.problem import Monitor, history_arrays
-from plml.stages.lmnn import Lmnn, LmnnData, energies, learn_lmnn
+from plml.stages.lmnn import Lmnn, LmnnData, energies, find_violations, learn_lmnn
 from plml.stages.search import TrainingMetricIndex
 from plml.stages.triplets import check_targets, target_neighbors
 
@@ -43,6 +43,8 @@ class LargeMarginNeighbors(NeighborClassifier):
         "verbose": ["verbose"],
     }
 
+    basis_metrics_: np.ndarray
+    validation_error_: float
     n_targets: int
     push: float
     solver: str
@@ -58,11 +60,14 @@ class LargeMarginNeighbors(NeighborClassifier):
     def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(n,) the number of the metric that each training point carries."""
 
-    def _fit_metrics(self, X: np.ndarray, y: np.ndarray) -> Lmnn:
-        """Learn the metrics and set what both estimators report."""
+    def _fit_metrics(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Learn the metrics (m, d, d) and set what both estimators report."""
         check_targets(y)
+        if hasattr(self, "validation_error_"):
+            del self.validation_error_
         self._groups = self._group(X, y)
         self._center = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+        self._unit = float(np.sqrt(np.mean((X - self._center) ** 2, dtype=np.float64))) or 1.0
         self._data = self._lmnn_data(X, y, self._groups)
         if self.validation_fraction is None:
             learned = self._run(self._data, lambda M: False)
@@ -72,37 +77,52 @@ class LargeMarginNeighbors(NeighborClassifier):
         self.dual_gap_ = learned.gap
         self.n_iter_ = max(learned.n_iter, 1)
         self.history_ = {"metrics": history_arrays(learned.history)}
-        return learned
+        return learned.M / self._unit**2
 
     def _lmnn_data(self, X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> LmnnData:
         pull = (1.0 - self.push) / self.push
         n_groups = int(self._groups.max()) + 1
-        return LmnnData(
-            X - self._center, y, groups, n_groups, target_neighbors(X, y, self.n_targets), pull
-        )
+        targets = target_neighbors(X, y, self.n_targets)
+        return LmnnData(self._in_units(X), y, groups, n_groups, targets, pull)
+
+    def _in_units(self, X: np.ndarray) -> np.ndarray:
+        """About the mean and in units of the standard deviation, whatever those of the data are."""
+        return (X - self._center) / np.asarray(self._unit, dtype=X.dtype)
 
     def _stop_early(self, X: np.ndarray, y: np.ndarray) -> Lmnn:
         """Learn on a part and keep the metrics with the fewest errors on the rest."""
-        train, held_out = train_test_split(
-            np.arange(len(X)),
-            test_size=self.validation_fraction,
-            stratify=y if np.bincount(y).min() > 1 else None,
-            random_state=check_random_state(self.random_state),
-        )
-        check_targets(y[train])
+        train, held_out = self._hold_out(y)
+        in_units = self._in_units(X)
         best: list[tuple[float, np.ndarray]] = []
 
         def observe(M: np.ndarray) -> bool:
             """Stop at the second round in a row without an improvement."""
-            index = TrainingMetricIndex(X[train], self._groups[train], M)
-            _, nearest = index.search(X[held_out], 1)
+            index = TrainingMetricIndex(in_units[train], self._groups[train], M)
+            _, nearest = index.search(in_units[held_out], 1)
             best.append((float(np.mean(y[train][nearest[:, 0]] != y[held_out])), M))
             errors = [error for error, _ in best]
             return len(errors) > 2 and min(errors[-2:]) >= min(errors[:-2])
 
         learned = self._run(self._lmnn_data(X[train], y[train], self._groups[train]), observe)
         self.validation_error_, M = min(best, key=lambda pair: pair[0])
-        return learned._replace(M=M, gap=np.nan)
+        objective = find_violations(self._data, M).objective
+        return learned._replace(M=M, objective=objective, gap=np.nan)
+
+    def _hold_out(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            train, held_out = train_test_split(
+                np.arange(len(y)),
+                test_size=self.validation_fraction,
+                stratify=y if np.bincount(y).min() > 1 else None,
+                random_state=check_random_state(self.random_state),
+            )
+            check_targets(y[train])
+        except ValueError as error:
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction} leaves too few of the {len(y)} "
+                "training rows to learn from, or too few to stop by; change it or set it to None"
+            ) from error
+        return train, held_out
 
     def _run(self, data: LmnnData, observe: Any) -> Lmnn:
         with gap_progress("LMNN", self.tol, self.verbose) as callback:
@@ -118,6 +138,7 @@ class LargeMarginNeighbors(NeighborClassifier):
 
     def _troubles(self) -> Iterator[Warning]:
         yield from classes_of_one(self._fit_codes, self.classes_)
+        yield from zero_metric(self.basis_metrics_)
         certified = self._certified and self.validation_fraction is None
         if certified and not self.dual_gap_ <= self.tol:
             yield ConvergenceWarning(
@@ -129,15 +150,14 @@ class LargeMarginNeighbors(NeighborClassifier):
         """Votes, or with the energy rule the softmax of minus the energies."""
         if self.decision == "neighbors":
             return super()._shares(X)
+        M = self.basis_metrics_.astype(np.float64) * self._unit**2
+        if len(M) not in (1, len(self.classes_)) or getattr(self, "n_metrics", None) is not None:
+            raise ValueError('decision="energy" needs one metric a class: leave n_metrics=None')
         with self._threads():
-            energy = energies(self._data, self._metric_stack, X - self._center, len(self.classes_))
+            energy = energies(self._data, M, self._in_units(X), len(self.classes_))
         return softmax(-energy, axis=1)
 
     @property
     def _certified(self) -> bool:
         """A limit on the rank is not convex."""
         return self.solver == "convex" and self.n_components is None
-
-    @property
-    def _metric_stack(self) -> np.ndarray:
-        return self.basis_metrics_.astype(np.float64)

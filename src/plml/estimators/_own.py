@@ -43,7 +43,11 @@ class OwnMetricClassifier(NeighborClassifier):
 
     def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
         points, own = self._points(X)
-        return self._matrices(points, own)
+        d = self.n_features_in_
+        result = np.empty((len(points), d, d))
+        for block in row_blocks(len(points), self._elements_per_query):
+            result[block] = self._matrices(points[block], None if own is None else own[block])
+        return result
 
     def _points(self, X: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         return (self._fit_X, np.arange(len(self._fit_X))) if X is None else (X, None)

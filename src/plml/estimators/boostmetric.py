@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.estimators._basis import BasisMetricClassifier
 from plml.estimators._global import GlobalMetric
-from plml.estimators._large_margin import classes_of_one
+from plml.estimators._large_margin import classes_of_one, zero_metric
 from plml.progress import gap_progress
 from plml.solvers.problem import Monitor, history_arrays
 from plml.stages.boosting import learn_boosted_metric
@@ -123,17 +123,20 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         check_targets(y)
         triplets = neighbor_triplets(X, y, self.n_targets, self.n_impostors)
+        centered = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+        unit = float(np.sqrt(np.mean(centered**2, dtype=np.float64))) or 1.0
         with gap_progress("BoostMetric", self.tol, self.verbose) as callback:
+            # In units of the standard deviation M is unit^2 times as large.
             learned = learn_boosted_metric(
-                X - X.mean(axis=0, dtype=np.float64).astype(X.dtype),
+                centered / np.asarray(unit, dtype=X.dtype),
                 triplets,
-                trace_weight=self.trace_weight,
+                trace_weight=max(self.trace_weight / unit**2, np.finfo(float).tiny),
                 update=self.update,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 monitor=Monitor(self.tol, callback),
             )
-        self.basis_metrics_ = learned.M[None].astype(X.dtype)
+        self.basis_metrics_ = (learned.M[None] / unit**2).astype(X.dtype)
         self.weights_ = np.ones((len(X), 1), dtype=X.dtype)
         self.objective_ = learned.objective
         self.excess_ = learned.excess
@@ -144,3 +147,4 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
 
     def _troubles(self) -> Iterator[Warning]:
         yield from classes_of_one(self._fit_codes, self.classes_)
+        yield from zero_metric(self.basis_metrics_)

@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from plml.estimators._base import FLOAT_TYPES, class_codes, safe_floats
 from plml.ops.topk import row_blocks
 
 #: The kernels of the paper's comparison, as parameters of scikit-learn's kernels.
@@ -125,13 +126,10 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         y : (n_samples,) class labels
         """
         self._validate_params()
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y has one class only ({self.classes_[0]!r}); at least two classes are needed"
-            )
+        X = safe_floats(X, getattr(self, "feature_names_in_", None))
+        self.classes_, codes = class_codes(y)
         candidates = self._candidates()
         self.width_ = mean_pairwise_distance(X)
         self.scale_ = float(np.sqrt(np.mean(np.einsum("nd,nd->n", X, X, dtype=np.float64)))) or 1.0
@@ -183,7 +181,8 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         return softmax(self._decide(X) / self.temperature_, axis=1)
 
     def _decide(self, X: Any) -> np.ndarray:
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        X = validate_data(self, X, dtype=FLOAT_TYPES, reset=False)
+        X = safe_floats(X, getattr(self, "feature_names_in_", None))
         parameters = self._kernel_parameters(self.best_params_["kernel"])
         result = np.empty((len(X), len(self.classes_)))
         for block in row_blocks(len(X), len(self._support_vectors)):
@@ -202,7 +201,9 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"Cs must be a non-empty sequence of positive numbers, got {self.Cs!r}"
             )
-        return [(kernel, float(C)) for kernel in kernels for C in Cs]
+        if self.max_selection_samples is not None and not isinstance(self.cv, Integral):
+            raise ValueError("max_selection_samples needs an integer cv: its rows are subsampled")
+        return list(dict.fromkeys((kernel, float(C)) for kernel in kernels for C in Cs))
 
     def _kernel_parameters(self, name: str) -> dict[str, Any]:
         parameters = KERNELS[name]

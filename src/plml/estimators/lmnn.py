@@ -34,7 +34,7 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
     decision : {"neighbors", "energy"}
         Majority vote, or the class that a point joins at the least growth of the objective.
     validation_fraction : float or None
-        Share of the training data held out to stop early; None learns on all of it.
+        Share of the training data held out to stop early, by its 1-NN error; None learns on all.
     tol : float
         Relative duality gap at which ``"convex"`` stops.
     max_iter : int
@@ -55,7 +55,7 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
     basis_metrics_ : (1, d, d) array
         The metric M.
     objective_ : float
-        The objective at M, over all impostors.
+        The objective at M, over all training instances and all their impostors.
     dual_gap_ : float
         Relative duality gap at M; infinite or NaN where no certificate was asked for.
     validation_error_ : float
@@ -114,7 +114,7 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
         return np.zeros(len(X), dtype=np.int64)
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        self.basis_metrics_ = self._fit_metrics(X, y).M.astype(X.dtype)
+        self.basis_metrics_ = self._fit_metrics(X, y).astype(X.dtype)
         self.weights_ = np.ones((len(X), 1), dtype=X.dtype)
         self._set_components()
         self._build_index(X)

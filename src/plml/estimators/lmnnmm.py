@@ -1,5 +1,6 @@
 """Large Margin Nearest Neighbour classification with several metrics."""
 
+from collections.abc import Iterator
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -7,6 +8,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
+from plml.estimators._large_margin import fewer_anchors
 from plml.estimators._lmnn import LargeMarginNeighbors
 from plml.ops.distances import local_pairs
 from plml.stages.anchors import kmeans_anchors
@@ -53,7 +55,7 @@ class LMNNMM(LargeMarginNeighbors):
     References
     ----------
     K. Q. Weinberger, L. K. Saul. Distance Metric Learning for Large Margin Nearest Neighbor
-    Classification. JMLR 10, 2009, section 5.
+    Classification. JMLR 10, 2009.
 
     Examples
     --------
@@ -110,9 +112,16 @@ class LMNNMM(LargeMarginNeighbors):
         return kmeans_anchors(X, self.n_metrics, check_random_state(self.random_state)).labels
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        self.basis_metrics_ = self._fit_metrics(X, y).M.astype(X.dtype)
+        self.basis_metrics_ = self._fit_metrics(X, y).astype(X.dtype)
         self.metric_of_ = self._groups
         self._index = TrainingMetricIndex(X, self.metric_of_, self.basis_metrics_)
+
+    def _troubles(self) -> Iterator[Warning]:
+        if self.n_metrics is not None:
+            yield from fewer_anchors(
+                self.n_metrics, len(self.basis_metrics_), len(self._fit_X), "n_metrics"
+            )
+        yield from super()._troubles()
 
     def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         if X is None:

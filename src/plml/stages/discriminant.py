@@ -33,7 +33,7 @@ def discriminant_metrics(
     X, Q = X.astype(np.float64, copy=False), Q.astype(np.float64, copy=False)
     d = X.shape[1]
     metrics = np.tile(np.eye(d), (len(Q), 1, 1))
-    ridge = _RIDGE * max(float(X.var(axis=0).mean()), np.finfo(float).tiny)
+    ridge = _RIDGE * (float(X.var(axis=0).mean()) or 1.0)
     for _ in range(n_iterations):
         squared, local = own_metric_neighbors(X, Q, metrics, n_local, own)
         weights = tricube(np.sqrt(squared))
@@ -46,10 +46,10 @@ def discriminant_metrics(
 
 
 def tricube(distances: np.ndarray) -> np.ndarray:
-    """(1 - (d / h)^3)^3 with h the largest distance of the row; one where h is zero."""
+    """(1 - (d / h)^3)^3 with h the largest distance of the row; one where all distances are h."""
     h = distances.max(axis=1, keepdims=True)
-    ratio = np.where(h > 0, distances / np.where(h > 0, h, 1.0), 0.0)
-    return (1.0 - ratio**3) ** 3
+    weights = (1.0 - (distances / np.where(h > 0, h, 1.0)) ** 3) ** 3
+    return np.where(weights.sum(axis=1, keepdims=True) > 1e-12, weights, 1.0)
 
 
 def local_covariances(

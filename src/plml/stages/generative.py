@@ -100,10 +100,12 @@ def bias_matrices(model: GaussianClasses, X: np.ndarray) -> np.ndarray:
 def generative_metrics(B: np.ndarray) -> np.ndarray:
     """The metrics of unit determinant for given bias matrices, (n, d, d)."""
     eigenvalues, vectors = np.linalg.eigh(B)
-    positive = eigenvalues > 0
-    n_positive = positive.sum(axis=1, keepdims=True)
-    counts = np.where(positive, n_positive, eigenvalues.shape[1] - n_positive)
-    scales = counts * np.abs(eigenvalues)
+    flat = 1e-12 * np.abs(eigenvalues).max(axis=1, keepdims=True)
+    positive, negative = eigenvalues > flat, eigenvalues < -flat
+    counts = np.where(
+        positive, positive.sum(axis=1, keepdims=True), negative.sum(axis=1, keepdims=True)
+    )
+    scales = np.where(positive | negative, counts * np.abs(eigenvalues), 0.0)
     largest = scales.max(axis=1, keepdims=True)
     scales = np.where(largest > 0, scales / np.where(largest > 0, largest, 1.0), 1.0)
     scales = np.maximum(scales, _FLOOR)  # directions without curvature keep a little weight

@@ -27,6 +27,8 @@ from plml.stages.triplets import impostor_neighbors, triplets_of_pairs
 _N_FIRST_IMPOSTORS = 3
 #: Violators of an instance in one class that join the active set in one round.
 _MOST_PER_CLASS = 1000
+#: Violators that join it in one round: what bounds the memory.
+_MOST_PAIRS = 1_000_000
 #: Iterations of L-BFGS between two searches for impostors.
 _ROUND = 20
 #: Evaluations of one proximal step.
@@ -74,7 +76,7 @@ class Violations(NamedTuple):
 
 def squared_distances(data: LmnnData, M: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """d^2 of pairs (i, j) under the metric of j."""
-    return _operator(data, pairs).distances(M)
+    return np.maximum(_operator(data, pairs).distances(M), 0.0)
 
 
 def target_distances(data: LmnnData, M: np.ndarray) -> np.ndarray:
@@ -91,13 +93,13 @@ def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violat
 
     With ``slack`` the pairs are those within so much more than the margin, relatively.
 
-    Of the impostors of one class the nearest ``_MOST_PER_CLASS`` are returned for an instance;
-    all of them count in the objective.
+    Of the impostors of one class the nearest ``_MOST_PER_CLASS`` are returned for an instance, and
+    ``_MOST_PAIRS`` in all; all of them count in the objective.
     """
     near = target_distances(data, M)
     reach = (1.0 + slack) * (1.0 + near.max(axis=1))
     objective = data.pull * float(near[data.targets >= 0].sum())
-    pairs = [np.empty((0, 2), dtype=np.int64)]
+    nearest = _Nearest(_MOST_PAIRS)
     for columns, metric in _index_parts(data, M):
         others = np.flatnonzero((data.y != data.y[columns[0]]) & np.isfinite(reach))
         for block in row_blocks(len(others), len(columns)):
@@ -107,8 +109,25 @@ def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violat
             found = d2[i, k]
             objective += float(np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0).sum())
             keep = _nearest_of_each(i, found, _MOST_PER_CLASS)
-            pairs.append(np.column_stack([rows[i[keep]], columns[k[keep]]]))
-    return Violations(objective, np.concatenate(pairs))
+            depth = found[keep] / reach[rows[i[keep]]]
+            nearest.add(np.column_stack([rows[i[keep]], columns[k[keep]]]), depth)
+    return Violations(objective, nearest.pairs)
+
+
+class _Nearest:
+    """The pairs deepest within the margin, at most a given number of them."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.pairs = np.empty((0, 2), dtype=np.int64)
+        self.depths = np.empty(0)
+
+    def add(self, pairs: np.ndarray, depths: np.ndarray) -> None:
+        self.pairs = np.concatenate([self.pairs, pairs])
+        self.depths = np.concatenate([self.depths, depths])
+        if len(self.depths) > self.most:
+            kept = np.sort(np.argpartition(self.depths, self.most)[: self.most])
+            self.pairs, self.depths = self.pairs[kept], self.depths[kept]
 
 
 def _index_parts(data: LmnnData, M: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -151,7 +170,7 @@ class ActiveSet:
     def value_and_subgradient(self, M: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective over the active set, and a subgradient (m, d, d)."""
         t, pull = self.triplets, self.data.pull
-        d2 = self.operator.distances(M)
+        d2 = np.maximum(self.operator.distances(M), 0.0)
         hinge = 1.0 + d2[t.target] - d2[t.impostor]
         active = (hinge > 0).astype(np.float64)
         pulled = np.where(np.arange(len(d2)) < t.n_target_pairs, pull, 0.0)
@@ -185,7 +204,9 @@ def learn_lmnn(
     active = ActiveSet(data, _first_impostors(data))
     L = _scaled_identity(active, n_components or data.X.shape[1])
     best, active, ended = _factored(active, L, tol, max_iter, monitor, observe)
-    if solver == "convex" and not ended:
+    if best.objective <= _negligible(data):
+        best = best._replace(gap=0.0)
+    elif solver == "convex" and not ended:
         best = _proximal(active, best, tol, max_iter, monitor, observe)
     return best._replace(history=tuple(monitor.history))
 
@@ -215,9 +236,11 @@ def _factored(
         stop = monitor.done(n_iter, found.objective, np.inf) or observe(M) or n_iter >= max_iter
         seen, _ = active.value_and_subgradient(M)
         complete = found.objective <= (1.0 + 0.1 * tol) * seen
-        if stop or (complete and before - seen <= 0.1 * tol * seen):
+        settled = complete and before - seen <= 0.1 * tol * seen
+        if stop or settled or best.objective <= _negligible(data):
             return best, active, stop
-        active = active.with_more(found.pairs)
+        more = active.with_more(found.pairs)
+        grown, active = more is not active, more
         before = active.value_and_subgradient(M)[0]
         with one_blas_thread(of="scipy"):
             result = minimize(
@@ -229,6 +252,8 @@ def _factored(
             )
         L = result.x.reshape(L.shape)
         n_iter += max(int(result.nit), 1)
+        if not grown and result.nit == 0:
+            return best, active, False
 
 
 def _proximal(
@@ -244,7 +269,8 @@ def _proximal(
     # Near the optimum few impostors of the way there still matter; those at the margin do.
     close = find_violations(data, best.M, _MARGIN_SLACK).pairs
     active = ActiveSet(data, close) if len(close) else active
-    alpha = _FIRST_PROXIMAL * best.objective / max(float(np.sum(best.M**2)), 1e-300)
+    alpha = _FIRST_PROXIMAL * best.objective / (float(np.sum(best.M**2)) or 1.0)
+    smallest = 1e-12 * alpha
     gamma = np.empty(0)
     while n_iter < max_iter:
         dual = MetricsDual(active.operator, active.triplets, alpha, data.pull, best.M)
@@ -253,7 +279,7 @@ def _proximal(
         solution = lbfgsb(
             dual, start, bounds=(0.0, 1.0), tol=0.1 * tol, max_iter=min(_INNER, max_iter - n_iter)
         )
-        n_iter, gamma = n_iter + solution.n_iter, solution.x
+        n_iter, gamma = n_iter + max(solution.n_iter, 1), solution.x
         M = dual.metrics(gamma)
         found = find_violations(data, M, _MARGIN_SLACK)
         lower = max(lower, dual_bound(dual, gamma))
@@ -263,8 +289,13 @@ def _proximal(
         if monitor.done(n_iter, best.objective, best.gap) or observe(best.M):
             break
         active = active.with_more(found.pairs)
-        alpha *= _PROXIMAL_DECAY
+        alpha = max(_PROXIMAL_DECAY * alpha, smallest)
     return best
+
+
+def _negligible(data: LmnnData) -> float:
+    """An objective that is zero up to rounding."""
+    return max(1e-9, float(np.finfo(data.X.dtype).eps)) * len(data.X)
 
 
 def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
@@ -291,7 +322,7 @@ def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
 def energies(data: LmnnData, M: np.ndarray, queries: np.ndarray, n_classes: int) -> np.ndarray:
     """How much the objective grows when a query joins each class, (q, n_classes).
 
-    Weinberger and Saul, section 2 (energy-based classification): the query's pull to its nearest
+    The energy-based classification of Weinberger and Saul: the query's pull to its nearest
     members of the class, the hinge losses of its own margins, and those of the training margins
     that it invades, measured with the metric of the class. Needs one metric, or one a class.
     """
@@ -354,7 +385,8 @@ def _scaled_identity(active: ActiveSet, n_components: int) -> np.ndarray:
         scale = np.exp(log_scale)
         return data.pull * scale * pulled + np.maximum(1.0 - scale * margins, 0.0).sum()
 
-    size = -np.log(max(float(np.mean(d2)), 1e-300))
+    mean = float(np.mean(d2))
+    size = -np.log(mean) if mean > 0 else 0.0
     log_scale = minimize_scalar(objective, bounds=(size - 10, size + 10), method="bounded").x
     return np.tile(np.exp(0.5 * log_scale) * axes, (data.n_groups, 1, 1))
 
