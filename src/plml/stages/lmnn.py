@@ -236,7 +236,7 @@ def _factored(
         stop = monitor.done(n_iter, found.objective, np.inf) or observe(M) or n_iter >= max_iter
         seen, _ = active.value_and_subgradient(M)
         complete = found.objective <= (1.0 + 0.1 * tol) * seen
-        settled = complete and before - seen <= 0.1 * tol * seen
+        settled = complete and before - seen <= 0.01 * tol * seen
         if stop or settled or best.objective <= _negligible(data):
             return best, active, stop
         more = active.with_more(found.pairs)
