@@ -1,8 +1,9 @@
-"""The command line: ``plml demo``."""
+"""The command line: ``plml demo``, ``plml reproduce``."""
 
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from plml import __version__
 
@@ -36,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--seed", type=int, default=0, help="of the split and the anchors")
     demo.set_defaults(run=_demo)
+    _add_reproduce(commands)
     return parser
 
 
@@ -61,3 +63,43 @@ def _demo(options: argparse.Namespace) -> int:
     else:
         print(f"\npicture: {options.out}")
     return 0
+
+
+def _add_reproduce(commands: Any) -> None:
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="run the paper's study: its table, its figures, and a report",
+        description="Run the paper's study. What is done is kept: the same command continues.",
+    )
+    reproduce.add_argument("what", choices=("table1", "figure1", "figure2", "all"))
+    reproduce.add_argument("--datasets", nargs="+", metavar="NAME", help="default: the paper's six")
+    reproduce.add_argument(
+        "--methods", nargs="+", metavar="NAME", help="of table1; default: all eight"
+    )
+    reproduce.add_argument("--data-dir", help="folder of the original files; else PLML_DATA, OpenML")
+    reproduce.add_argument("--jobs", type=int, default=1, help="tasks at the same time")
+    reproduce.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
+    reproduce.add_argument("--seed", type=int, default=0, help="of folds, anchors and samples")
+    reproduce.add_argument(
+        "--out", type=Path, default=Path("plml-study"), help="folder (default: %(default)s)"
+    )
+    reproduce.set_defaults(run=_reproduce)
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from plml.experiments.reproduce import Study, reproduce
+
+    study = Study.parse(
+        what=options.what,
+        datasets=options.datasets,
+        methods=options.methods,
+        data_dir=options.data_dir,
+        jobs=options.jobs,
+        device=options.device,
+        seed=options.seed,
+        out=options.out,
+    )
+    failures = reproduce(study)
+    for failure in failures:
+        print(f"plml reproduce: {failure.task}: {failure.message}", file=sys.stderr)
+    return 1 if failures else 0

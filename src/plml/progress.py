@@ -56,6 +56,30 @@ def task_progress() -> Iterator[Any]:
         )
 
 
+@contextmanager
+def study_progress() -> Iterator[Any]:
+    """A function that shows the ``Progress`` of a study: done, running, left, time to go."""
+    with task_progress() as advance:
+
+        def show(state: Any) -> None:
+            running = ", ".join(str(task) for task in state.running)
+            total = state.done + len(state.running) + state.left
+            text = f"{state.done} done, {len(state.running)} running, {state.left} left"
+            if state.seconds_left:
+                text += f", about {duration(state.seconds_left)} to go"
+            advance(f"{text}  {running}", state.done / max(total, 1))
+
+        yield show
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person would say them."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
 def _line_writer() -> Any:
     last = [perf_counter() - _SECONDS_BETWEEN_LINES]
 

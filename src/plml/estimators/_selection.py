@@ -1,6 +1,7 @@
 """Choosing ``regularization`` by cross-validation along a warm-started path."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -9,6 +10,37 @@ from sklearn.model_selection import check_cv
 
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.progress import task_progress
+
+#: The paper's grid for alpha_1.
+REGULARIZATIONS = (0.01, 0.1, 1.0, 10.0, 100.0)
+
+
+class Selection(NamedTuple):
+    """The value with the best mean accuracy, and how every value did."""
+
+    regularization: float
+    score: float
+    results: dict[str, Any]
+
+
+def select_regularization(
+    estimator: LargeMarginClassifier,
+    X: np.ndarray,
+    y: np.ndarray,
+    regularizations: Sequence[float],
+    **options: Any,
+) -> Selection:
+    """The best of the values in ``cross_validate_path``; the larger of equals.
+
+    Parameters
+    ----------
+    estimator, X, y, options : as in ``cross_validate_path``
+    regularizations : positive numbers in any order
+    """
+    values = _largest_first(regularizations)
+    results = cross_validate_path(estimator, X, y, values, **options)
+    best = int(results["mean_test_score"].argmax())
+    return Selection(float(values[best]), float(results["mean_test_score"][best]), results)
 
 
 def cross_validate_path(
@@ -97,3 +129,15 @@ def _fold_path(
         scores.append(np.mean(estimator._predict_codes(X[test]) == y[test]))
         gaps.append(metrics.gap)
     return np.array(scores), np.array(gaps)
+
+
+def _largest_first(regularizations: Sequence[float]) -> np.ndarray:
+    """The values as a descending array; refuses an empty or non-positive grid."""
+    values = np.asarray(regularizations)
+    numbers = values.ndim == 1 and len(values) > 0 and values.dtype.kind in "iuf"
+    if not numbers or not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(
+            f"regularizations must be a non-empty sequence of positive numbers, got "
+            f"{regularizations!r}"
+        )
+    return np.unique(values.astype(np.float64))[::-1]

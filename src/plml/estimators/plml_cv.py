@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
-from plml.estimators._selection import cross_validate_path
+from plml.estimators._selection import REGULARIZATIONS, select_regularization
 from plml.estimators._smooth import SmoothLocalMetric
 from plml.estimators.plml import PLML
 from plml.stages.triplets import check_targets
@@ -60,7 +60,7 @@ class PLMLCV(SmoothLocalMetric):
     def __init__(
         self,
         *,
-        regularizations: Sequence[float] = (0.01, 0.1, 1.0, 10.0, 100.0),
+        regularizations: Sequence[float] = REGULARIZATIONS,
         cv: Any = 2,
         selection_tol: float = 1e-2,
         n_bases: int = 20,
@@ -103,23 +103,22 @@ class PLMLCV(SmoothLocalMetric):
         self.selection_tol = selection_tol
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        values = _largest_first(self.regularizations)
         check_targets(y)
         own = self.get_params()
         shared = {name: own[name] for name in PLML().get_params() if name in own}
-        self.cv_results_ = cross_validate_path(
+        selection = select_regularization(
             PLML(**shared),
             X,
             y,
-            values,
+            self.regularizations,
             cv=self.cv,
             tol=self.selection_tol,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
-        best = int(self.cv_results_["mean_test_score"].argmax())
-        self.best_regularization_ = float(values[best])
-        self.best_score_ = float(self.cv_results_["mean_test_score"][best])
+        self.cv_results_ = selection.results
+        self.best_regularization_ = selection.regularization
+        self.best_score_ = selection.score
         self._learn_at(X, y, self.best_regularization_)
 
     def _troubles(self) -> Iterator[Warning]:
@@ -132,15 +131,3 @@ class PLMLCV(SmoothLocalMetric):
                 f"features, or raise max_iter={self.max_iter} or selection_tol"
             )
         yield from super()._troubles()
-
-
-def _largest_first(regularizations: Sequence[float]) -> np.ndarray:
-    """The values as a descending array; refuses an empty or non-positive grid."""
-    values = np.asarray(regularizations)
-    numbers = values.ndim == 1 and len(values) > 0 and values.dtype.kind in "iuf"
-    if not numbers or not (np.isfinite(values) & (values > 0)).all():
-        raise ValueError(
-            f"regularizations must be a non-empty sequence of positive numbers, got "
-            f"{regularizations!r}"
-        )
-    return np.unique(values.astype(np.float64))[::-1]

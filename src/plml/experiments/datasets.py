@@ -54,7 +54,18 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
     return Dataset(name, X, y, source.n_train)
 
 
-def _read_files(name: str, source: Source, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def find_files(name: str, data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
+    """The original files of a data set; none where it is embedded or comes from OpenML.
+
+    An error says which file to put where.
+    """
+    folder = data_dir or os.environ.get(DATA_VARIABLE)
+    if name == "digits" or not folder:
+        return []
+    return _paths(name, SOURCES[name], Path(folder))
+
+
+def _paths(name: str, source: Source, folder: Path) -> list[Path]:
     paths = []
     for file in source.files:
         found = [path for path in (folder / f"{file}.gz", folder / file) if path.is_file()]
@@ -64,6 +75,11 @@ def _read_files(name: str, source: Source, folder: Path) -> tuple[np.ndarray, np
                 f"{DATA_VARIABLE} to fetch it from OpenML"
             )
         paths.append(found[0])
+    return paths
+
+
+def _read_files(name: str, source: Source, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    paths = _paths(name, source, folder)
     try:
         return source.read(paths)
     except (ValueError, OSError, EOFError, IndexError) as error:

@@ -1,0 +1,124 @@
+"""The paper's study behind ``plml reproduce``: tasks, then table, figures and report."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from plml.experiments import datasets, methods, paper, protocols
+from plml.experiments.records import Store, Task, write_atomically
+from plml.experiments.study import Conditions, Failure, figure2_tasks, run, table1_tasks
+from plml.experiments.tables import Latex, Style, as_records, as_text, table1
+from plml.progress import study_progress
+
+PARTS = ("table1", "figure1", "figure2")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What to run, on what, and where to put it."""
+
+    parts: tuple[str, ...]
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    data_dir: str | None
+    jobs: int
+    device: str
+    seed: int
+    out: Path
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        what: str,
+        datasets: list[str] | None,
+        methods: list[str] | None,
+        data_dir: str | None,
+        jobs: int,
+        device: str,
+        seed: int,
+        out: Path,
+    ) -> Self:
+        """A study from the words of the command line; a ``ValueError`` names what is wrong."""
+        parts = PARTS if what == "all" else (what,)
+        if jobs < 1:
+            raise ValueError(f"--jobs must be at least 1, got {jobs}")
+        if not 0 <= seed < 2**32:
+            raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
+        if out.exists() and not out.is_dir():
+            raise ValueError(f"--out {out} is a file; name a folder")
+        check_device(device)
+        chosen = _methods(methods)
+        names = _datasets(datasets)
+        needed = set(names) | ({"mnist"} if "figure1" in parts else set())
+        for name in sorted(needed):
+            find_files(name, data_dir)
+        return cls(parts, names, chosen, data_dir, jobs, device, seed, out)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Everything that has to be fitted and tested."""
+        tasks: list[Task] = []
+        if "table1" in self.parts:
+            tasks += table1_tasks(self.datasets, self.methods)
+        if "figure1" in self.parts:
+            tasks += figure1_tasks()
+        if "figure2" in self.parts:
+            tasks += figure2_tasks(self.datasets)
+        return tasks
+
+    @property
+    def conditions(self) -> Conditions:
+        """The cores are shared among the jobs."""
+        threads = max(1, (os.cpu_count() or 1) // self.jobs)
+        return Conditions(self.data_dir, self.device, threads)
+
+
+_methods = methods.parse
+find_files = datasets.find_files
+
+
+def _datasets(names: list[str] | None) -> tuple[str, ...]:
+    if not names or names == ["all"]:
+        return paper.DATASETS
+    unknown = [name for name in names if name not in datasets.NAMES]
+    if unknown:
+        raise ValueError(
+            f"unknown data set {', '.join(unknown)}; choose from {', '.join(datasets.NAMES)}"
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def check_device(device: str) -> None:
+    """A ``ValueError`` where the device cannot be used."""
+    if device != "cpu":
+        raise ValueError(f"--device {device} is not available; use cpu")
+
+
+def figure1_tasks() -> list[Task]:
+    """The four local methods on four digits of MNIST."""
+    return [
+        Task(protocols.FOUR_DIGITS, 0, method, 20 if method in methods.WITH_BASES else None)
+        for method in paper.FIGURE_1
+    ]
+
+
+def reproduce(study: Study) -> list[Failure]:
+    """Run what is left of a study and write its table, figures and report."""
+    store = Store(study.out / "records", study.seed)
+    with study_progress() as report:
+        failures = run(study.tasks, store, study.conditions, jobs=study.jobs, report=report)
+    if "table1" in study.parts:
+        write_table(store, study)
+    return failures
+
+
+def write_table(store: Store, study: Study) -> None:
+    """table1.json, table1.md and table1.tex."""
+    table = table1(store, study.datasets, study.methods)
+    write_atomically(study.out / "table1.json", json.dumps(as_records(table), indent=1) + "\n")
+    write_atomically(study.out / "table1.md", as_text(table, Style()))
+    write_atomically(study.out / "table1.tex", as_text(table, Latex()))
+    print(as_text(table, Style()))
