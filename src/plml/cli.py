@@ -1,6 +1,7 @@
 """The command line: ``plml demo``, ``plml reproduce``."""
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from plml import __version__
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; bad input ends in one line on standard error and exit code 2."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(arguments)
+    options.arguments = arguments
     try:
         return options.run(options)
     except (ValueError, OSError) as error:
@@ -76,7 +79,9 @@ def _add_reproduce(commands: Any) -> None:
     reproduce.add_argument(
         "--methods", nargs="+", metavar="NAME", help="of table1; default: all eight"
     )
-    reproduce.add_argument("--data-dir", help="folder of the original files; else PLML_DATA, OpenML")
+    reproduce.add_argument(
+        "--data-dir", help="folder of the original files; else PLML_DATA, OpenML"
+    )
     reproduce.add_argument("--jobs", type=int, default=1, help="tasks at the same time")
     reproduce.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     reproduce.add_argument("--seed", type=int, default=0, help="of folds, anchors and samples")
@@ -99,7 +104,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         seed=options.seed,
         out=options.out,
     )
-    failures = reproduce(study)
+    failures = reproduce(study, command="plml " + shlex.join(options.arguments))
     for failure in failures:
         print(f"plml reproduce: {failure.task}: {failure.message}", file=sys.stderr)
     return 1 if failures else 0

@@ -36,7 +36,13 @@ def gap_progress(title: str, tol: float, verbose: int) -> Iterator[Callback]:
 
 @contextmanager
 def task_progress() -> Iterator[Any]:
-    """A function ``advance(description, fraction_done)`` that moves one bar on standard error."""
+    """A function ``advance(description, fraction_done)`` that moves one bar on standard error.
+
+    Where standard error is not a terminal, or rich is not installed, lines take its place.
+    """
+    if not sys.stderr.isatty():
+        yield _line_writer()
+        return
     try:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

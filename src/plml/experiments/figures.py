@@ -1,9 +1,13 @@
 """Figures 1 and 2 of the paper: what they show, as arrays; ``plml.plots.paper`` draws them."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
+
+from plml.experiments.records import Store, Task, unpack_bits
+from plml.experiments.statistics import mcnemar
 
 #: Points a class at which Figure 1 shows the metric.
 POINTS_A_CLASS = 60
@@ -33,3 +37,52 @@ def sampled_metrics(model: Any, X: np.ndarray, y: np.ndarray, seed: int) -> dict
         "labels": [str(label) for label in y[chosen]],
         "metrics": np.asarray(metrics, dtype=float).tolist(),
     }
+
+
+class Curve(NamedTuple):
+    """A method's accuracy on a data set over the number of basis metrics."""
+
+    n_bases: tuple[int, ...]
+    correct: tuple[np.ndarray, ...]  # one (n_test,) boolean array a number of bases
+
+    @property
+    def accuracies(self) -> np.ndarray:
+        """In percent."""
+        return np.array([100.0 * c.mean() for c in self.correct])
+
+    @property
+    def fall(self) -> float:
+        """How far, in points, the accuracy at the most bases lies below the best before it."""
+        return float(self.accuracies.max() - self.accuracies[-1])
+
+    @property
+    def falls_significantly(self) -> bool:
+        """Whether McNemar's test tells the best from the accuracy at the most bases."""
+        best = int(self.accuracies.argmax())
+        return mcnemar(self.correct[best], self.correct[-1]).sign() == "+"
+
+
+def figure1_panels(store: Store, tasks: Iterable[Task]) -> dict[str, dict[str, Any]]:
+    """Records of Figure 1 by method, those that are there."""
+    found = {task.method: store.read(task) for task in tasks}
+    return {method: record for method, record in found.items() if record is not None}
+
+
+def figure2_curves(store: Store, tasks: Iterable[Task]) -> dict[tuple[str, str], Curve]:
+    """Curves by data set and method, over the numbers of bases with all folds there."""
+    grouped: dict[tuple[str, str], dict[int, list[np.ndarray | None]]] = {}
+    for task in tasks:
+        record = store.read(task)
+        correct = None if record is None else unpack_bits(record["correct"], record["n_test"])
+        by_bases = grouped.setdefault((task.dataset, task.method), {})
+        by_bases.setdefault(task.n_bases or 0, []).append(correct)
+    curves = {}
+    for key, by_bases in grouped.items():
+        whole = {
+            m: np.concatenate([part for part in folds if part is not None])
+            for m, folds in sorted(by_bases.items())
+            if all(part is not None for part in folds)
+        }
+        if whole:
+            curves[key] = Curve(tuple(whole), tuple(whole.values()))
+    return curves

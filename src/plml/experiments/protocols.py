@@ -25,8 +25,12 @@ def preprocessing(name: str) -> Pipeline:
     Figure 1 looks at the plane itself: two principal components of the raw pixels in one scale.
     """
     if name == FOUR_DIGITS:
-        return Pipeline([("pca", PCA(n_components=2, svd_solver="covariance_eigh")), ("scale", OneScale())])
-    reduction = [("pca", PCA(n_components=0.95, svd_solver="covariance_eigh"))] if name in REDUCED else []
+        return Pipeline(
+            [("pca", PCA(n_components=2, svd_solver="covariance_eigh")), ("scale", OneScale())]
+        )
+    reduction = (
+        [("pca", PCA(n_components=0.95, svd_solver="covariance_eigh"))] if name in REDUCED else []
+    )
     return Pipeline([("standardize", StandardScaler()), *reduction, ("normalize", Normalizer())])
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Self
 
 from plml.experiments import datasets, methods, paper, protocols
+from plml.experiments.figures import figure1_panels, figure2_curves
 from plml.experiments.records import Store, Task, write_atomically
+from plml.experiments.report import Findings, render
 from plml.experiments.study import Conditions, Failure, figure2_tasks, run, table1_tasks
-from plml.experiments.tables import Latex, Style, as_records, as_text, table1
+from plml.experiments.tables import Latex, Style, Table, as_records, as_text, table1
 from plml.progress import study_progress
 
 PARTS = ("table1", "figure1", "figure2")
@@ -105,20 +107,54 @@ def figure1_tasks() -> list[Task]:
     ]
 
 
-def reproduce(study: Study) -> list[Failure]:
-    """Run what is left of a study and write its table, figures and report."""
+def reproduce(study: Study, command: str = "plml reproduce") -> list[Failure]:
+    """Run what is left of a study and write its table, figures and report.
+
+    Parameters
+    ----------
+    study : Study
+    command : as it was typed, for the report
+    """
     store = Store(study.out / "records", study.seed)
     with study_progress() as report:
         failures = run(study.tasks, store, study.conditions, jobs=study.jobs, report=report)
-    if "table1" in study.parts:
-        write_table(store, study)
+    findings = gather(store, study)
+    if findings.table is not None:
+        write_table(findings.table, study.out)
+    write_pictures(findings, study.out, command)
     return failures
 
 
-def write_table(store: Store, study: Study) -> None:
-    """table1.json, table1.md and table1.tex."""
-    table = table1(store, study.datasets, study.methods)
-    write_atomically(study.out / "table1.json", json.dumps(as_records(table), indent=1) + "\n")
-    write_atomically(study.out / "table1.md", as_text(table, Style()))
-    write_atomically(study.out / "table1.tex", as_text(table, Latex()))
+def gather(store: Store, study: Study) -> Findings:
+    """What the store holds of a study."""
+    return Findings(
+        table1(store, study.datasets, study.methods) if "table1" in study.parts else None,
+        figure1_panels(store, figure1_tasks()) if "figure1" in study.parts else {},
+        figure2_curves(store, figure2_tasks(study.datasets)) if "figure2" in study.parts else {},
+    )
+
+
+def write_table(table: Table, out: Path) -> None:
+    """table1.json, table1.md and table1.tex; the table on standard output."""
+    write_atomically(out / "table1.json", json.dumps(as_records(table), indent=1) + "\n")
+    write_atomically(out / "table1.md", as_text(table, Style()))
+    write_atomically(out / "table1.tex", as_text(table, Latex()))
     print(as_text(table, Style()))
+
+
+def write_pictures(findings: Findings, out: Path, command: str) -> None:
+    """figure1.png, figure2.png and report.html, where the libraries for them are installed."""
+    try:
+        import jinja2  # noqa: F401
+        import matplotlib  # noqa: F401
+    except ImportError:
+        print('no figures and no report: pip install "plml[plots]" and run the same command again')
+        return
+    from plml.plots.paper import draw_figure1, draw_figure2
+
+    if findings.panels:
+        draw_figure1(findings.panels).savefig(out / "figure1.png", dpi=150, facecolor="white")
+    if findings.curves:
+        draw_figure2(findings.curves).savefig(out / "figure2.png", dpi=150, facecolor="white")
+    write_atomically(out / "report.html", render(findings, command))
+    print(f"report: {out / 'report.html'}")

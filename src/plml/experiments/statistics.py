@@ -78,9 +78,7 @@ def not_worse_than_best(
     }
 
 
-def accuracy_interval(
-    n_correct: int, n_rows: int, confidence: float = 0.95
-) -> tuple[float, float]:
+def accuracy_interval(n_correct: int, n_rows: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's confidence interval of an accuracy."""
     interval = binomtest(n_correct, n_rows).proportion_ci(confidence, method="wilson")
     return float(interval.low), float(interval.high)

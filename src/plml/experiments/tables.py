@@ -187,7 +187,7 @@ def as_text(table: Table, style: "Style") -> str:
 class Style:
     """Markdown."""
 
-    missing = "–"
+    missing = "-"
 
     def ours(self, cell: Cell | None) -> str:
         """Accuracy, superscript and score."""
@@ -222,7 +222,7 @@ class Style:
 
 
 class Latex(Style):
-    """LaTeX, for ``\\usepackage{booktabs}``."""
+    """LaTeX, for the package booktabs."""
 
     missing = "--"
 

@@ -1,0 +1,157 @@
+"""The study as one page that needs no network: tables, figures, certificates, differences."""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plml.experiments import paper
+from plml.experiments.claims import claims
+from plml.experiments.figures import Curve
+from plml.experiments.tables import Cell, Table
+
+#: Points of accuracy from which on a difference from the paper is listed.
+THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a study has found so far; parts that were not run are empty."""
+
+    table: Table | None
+    panels: Mapping[str, Mapping[str, Any]]  # Figure 1
+    curves: Mapping[tuple[str, str], Curve]  # Figure 2
+
+
+def render(findings: Findings, command: str) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    findings : Findings
+    command : the command line that made it
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    folder = Path(__file__).parent
+    environment = Environment(
+        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined
+    )
+    table = findings.table
+    pictures = list(_figures(findings))
+    return environment.get_template("report.html.j2").render(
+        title="Parametric local metric learning: the study",
+        claims=claims(table, findings.curves),
+        table=table,
+        titles=_Titles(),
+        whole=table is not None
+        and set(table.datasets) == set(paper.DATASETS)
+        and set(table.methods) == set(paper.METHODS),
+        paper_totals=paper.TOTALS,
+        figures=pictures,
+        figure1=bool(findings.panels),
+        figure2=bool(findings.curves),
+        threshold=THRESHOLD,
+        differences=[] if table is None else differences(table),
+        certificates=[] if table is None else _certificates(table),
+        devices=lambda cell: ", ".join(sorted({r["device"] for r in cell.records})),
+        how=_how(findings, command),
+    )
+
+
+class _Titles(dict[str, str]):
+    def __missing__(self, method: str) -> str:
+        return paper.title(method)
+
+
+def differences(table: Table) -> list[tuple[Cell, str]]:
+    """Cells over the threshold away from the paper, largest first, with the likely reason."""
+    far = [c for c in table.cells.values() if c.difference and abs(c.difference) > THRESHOLD]
+    far.sort(key=lambda cell: -abs(cell.difference or 0.0))
+    return [(cell, paper.reason(cell.dataset, cell.method)) for cell in far]
+
+
+def _figures(findings: Findings) -> Any:
+    from markupsafe import Markup
+
+    from plml.plots.paper import draw_figure1, draw_figure2
+
+    def both(draw: Any, data: Any) -> tuple[Markup, Markup]:
+        return Markup(_svg(draw(data))), Markup(_svg(draw(data, dark=True)))
+
+    if findings.panels:
+        yield (
+            "figure1",
+            "Figure 1: local metrics",
+            "Four digits of MNIST on two principal components. The lines are the axes of the "
+            "metric at training points; the longer one is the direction that tells classes apart. "
+            "All are drawn to the same length.",
+            both(draw_figure1, findings.panels),
+        )
+    if findings.curves:
+        yield (
+            "figure2",
+            "Figure 2: number of basis metrics",
+            "Accuracy of PLML and CBLML, regularization selected anew for every number.",
+            both(draw_figure2, findings.curves),
+        )
+
+
+def _svg(figure: Any) -> str:
+    """A figure as an <svg> element."""
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None})
+    text = stream.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _certificates(table: Table) -> list[dict[str, str]]:
+    rows = []
+    for (dataset, method), cell in table.cells.items():
+        certificates = [record["certificate"] for record in cell.records]
+        gaps = {
+            name: [c[name] for c in certificates if name in c]
+            for name in ("weights_gap", "dual_gap")
+        }
+        if not gaps["dual_gap"]:
+            continue
+        chosen: dict[str, int] = {}
+        for record in cell.records:
+            words = ", ".join(f"{key} {value}" for key, value in record["selected"].items())
+            chosen[words] = chosen.get(words, 0) + 1
+        iterations = [int(c["n_iter"]) for c in certificates]
+        rows.append(
+            {
+                "dataset": dataset,
+                "method": method,
+                "weights": f"{max(gaps['weights_gap']):.1e}" if gaps["weights_gap"] else "-",
+                "metrics": f"{max(gaps['dual_gap']):.1e}",
+                "iterations": f"{min(iterations)} to {max(iterations)}",
+                "selected": "; ".join(
+                    f"{words} ({count} of {len(cell.records)})"
+                    for words, count in chosen.items()
+                    if words
+                ),
+            }
+        )
+    return rows
+
+
+def _how(findings: Findings, command: str) -> list[tuple[str, str]]:
+    records = (
+        [r for c in findings.table.cells.values() for r in c.records] if findings.table else []
+    )
+    records += list(findings.panels.values())  # type: ignore[arg-type]
+    if not records:
+        return [("command", command)]
+    versions = {f"{name} {value}" for r in records for name, value in r["versions"].items()}
+    return [
+        ("command", command),
+        ("seed", ", ".join(sorted({str(r["seed"]) for r in records}))),
+        ("versions", ", ".join(sorted(versions))),
+        ("commit", ", ".join(sorted({str(r["commit"]) for r in records}))),
+        ("processor", ", ".join(sorted({r["machine"]["processor"] for r in records}))),
+        ("device", ", ".join(sorted({r["device"] for r in records}))),
+        ("finished", max(r["finished"] for r in records)),
+    ]
