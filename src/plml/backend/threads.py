@@ -1,10 +1,15 @@
 """Threads of BLAS and OpenMP."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController, threadpool_limits
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -28,3 +33,47 @@ def one_blas_thread(of: str = "") -> Iterator[None]:
     paths = [lib.filepath for lib in blas.lib_controllers if of in lib.filepath]
     with blas.select(filepath=paths).limit(limits=1):
         yield
+
+
+class Crew:
+    """Threads that share independent pieces of work.
+
+    Parameters
+    ----------
+    pool : the threads, or None to work alone
+    size : how many
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor | None = None, size: int = 1) -> None:
+        self._pool = pool
+        self.size = size
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """The results in the order of the items."""
+        if self._pool is None or len(items) < 2:
+            return [function(item) for item in items]
+        return list(self._pool.map(function, items))
+
+    def cut(self, n: int, largest: int, smallest: int = 256) -> list[slice]:
+        """Rows 0 to n in blocks, enough of them for everyone, within the two sizes."""
+        size = max(smallest, min(largest, -(-n // self.size)))
+        return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+ALONE = Crew()
+
+
+@contextmanager
+def crew() -> Iterator[Crew]:
+    """As many threads as BLAS may use, while BLAS itself is held to one.
+
+    Pieces that fit the cache, one a thread, beat a BLAS that cuts every small product in two, and
+    what is not a product is shared as well.
+    """
+    blas = ThreadpoolController().select(user_api="blas")
+    n_threads = max((lib.num_threads for lib in blas.lib_controllers), default=1)
+    if n_threads == 1:
+        yield ALONE
+        return
+    with blas.limit(limits=1), ThreadPoolExecutor(n_threads) as pool:
+        yield Crew(pool, n_threads)

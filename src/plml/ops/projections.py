@@ -2,6 +2,11 @@
 
 import numpy as np
 
+from plml.backend.threads import ALONE, Crew
+
+#: From so many dimensions on a decomposition takes longer than handing it over.
+_WORTH_A_THREAD = 32
+
 
 def project_simplex(V: np.ndarray) -> np.ndarray:
     r"""argmin_W ||W - V||_F^2 subject to W >= 0 and every row of W summing to one.
@@ -22,18 +27,56 @@ def project_simplex(V: np.ndarray) -> np.ndarray:
     return np.maximum(V - threshold[:, None], 0.0)
 
 
+def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
+    """``project_simplex`` by Newton's method on the thresholds, from those of a like matrix.
+
+    A row's threshold is the root of sum_b [v_b - t]_+ = 1, which is convex, decreasing and
+    piecewise linear in t: Newton's method is exact after finitely many steps, and two or three
+    when the start is close.
+
+    Parameters
+    ----------
+    V : (n, m) array
+    threshold : (n,) array, read as the start (NaN where there is none) and overwritten
+    """
+    m = V.shape[1]
+    ones = np.ones(m, dtype=V.dtype)
+    # Where nothing lies above the start (or it is NaN) begin with the largest entry less one,
+    # which is never beyond the root.
+    largest = V.max(axis=1)
+    np.copyto(threshold, largest - 1.0, where=~(threshold < largest))
+    tolerance = 4.0 * m * np.finfo(V.dtype).eps
+    for _ in range(m + 2):
+        above = V - threshold[:, None]
+        np.maximum(above, 0.0, out=above)
+        excess = above @ ones
+        excess -= 1.0
+        if np.abs(excess).max(initial=0.0) <= tolerance:
+            break
+        threshold += excess / ((above > 0.0) @ ones)
+    return above
+
+
 def project_box(v: np.ndarray, lower: float = 0.0, upper: float = 1.0) -> np.ndarray:
     """argmin_w ||w - v||^2 subject to lower <= w <= upper."""
     return np.clip(v, lower, upper)
 
 
-def project_psd(S: np.ndarray) -> np.ndarray:
+def project_psd(S: np.ndarray, crew: Crew = ALONE) -> np.ndarray:
     """argmin_P ||P - S||_F^2 subject to P positive semidefinite, for symmetric S.
 
     Parameters
     ----------
     S : (..., d, d) array, symmetric
+    crew : threads that share the matrices
     """
+    flat = S.reshape(-1, *S.shape[-2:])
+    if S.shape[-1] < _WORTH_A_THREAD:
+        return _positive_part(flat).reshape(S.shape)
+    return np.stack(crew.map(_positive_part, list(flat))).reshape(S.shape)
+
+
+def _positive_part(S: np.ndarray) -> np.ndarray:
     eigenvalues, vectors = np.linalg.eigh(S)
     scaled = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))[..., None, :]
     return scaled @ np.swapaxes(scaled, -1, -2)

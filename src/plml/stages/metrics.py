@@ -4,12 +4,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from plml.backend.threads import crew
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import project_box, project_psd
 from plml.solvers.fista import fista
-from plml.solvers.lbfgsb import lbfgsb
 from plml.solvers.problem import Callback, Evaluation, Iteration, Solution
+from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.triplets import Triplets
+
+#: Gaps below this are left to double precision.
+_SINGLE_PRECISION_TOL = 1e-4
 
 
 class MetricsDual:
@@ -57,7 +61,7 @@ class MetricsDual:
     def metrics(self, gamma: np.ndarray) -> np.ndarray:
         """M_b = (-K_b)_+ / (2 alpha_1), the optimality condition below equation 8."""
         scatter = self.pairs.scatter(self._coefficients(gamma))
-        return project_psd(self.center + scatter / (2.0 * self.regularization))
+        return project_psd(self.center + scatter / (2.0 * self.regularization), self.pairs.crew)
 
     def evaluate(self, gamma: np.ndarray) -> Evaluation:
         """g(gamma), keeping the metrics for the gradient."""
@@ -133,9 +137,10 @@ def learn_metrics(
 ) -> Metrics:
     """Basis metrics with a relative duality gap of at most ``tol``.
 
-    ``solver="fista"`` is the paper's algorithm from a cold start; ``"auto"`` runs L-BFGS-B on the
-    same dual from ``gamma``, where one is given. Matrix products run in the dtype of X; the
-    certificate is recomputed in float64 at the matrices that are returned.
+    ``solver="fista"`` is the paper's algorithm from a cold start, its products in the dtype of X.
+    ``"auto"`` runs a projected L-BFGS on the same dual from ``gamma``, where one is given, with
+    float32 products for as long as they suffice. The certificate is computed in float64 at the
+    matrices that are returned.
 
     Parameters
     ----------
@@ -147,41 +152,75 @@ def learn_metrics(
     """
     # Distances do not depend on the origin; this one keeps the products accurate.
     X = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-    problem = MetricsDual(PairOperator(X, weights, triplets.pairs), triplets, regularization, pull)
-    solution = _minimize(problem, gamma, solver, tol, max_iter, callback)
-    M = problem.metrics(solution.x).astype(X.dtype)
-    if X.dtype != np.float64:
-        operator = PairOperator(X.astype(np.float64), weights.astype(np.float64), triplets.pairs)
-        problem = MetricsDual(operator, triplets, regularization, pull)
-    objective = problem.primal(M.astype(np.float64))
-    gap = relative_gap(objective, -problem.evaluate(solution.x).value)
-    return Metrics(
-        M, solution.x, objective, gap, gap <= tol, max(solution.n_iter, 1), solution.history
-    )
+    with crew() as threads:
+
+        def dual(dtype: Any) -> MetricsDual:
+            pairs = PairOperator(X.astype(dtype), weights.astype(dtype), triplets.pairs, threads)
+            return MetricsDual(pairs, triplets, regularization, pull)
+
+        exact = dual(np.float64)
+        solution = None
+        for dtype, phase_tol in _phases(X, solver, tol):
+            problem = exact if dtype == np.float64 else dual(dtype)
+            options: dict[str, Any] = {"tol": phase_tol, "callback": callback}
+            if solution is None:
+                solution = _minimize(problem, gamma, solver, max_iter, options)
+            else:
+                left = max_iter - solution.n_iter
+                later = _minimize(problem, solution.x, solver, left, options)
+                solution = solution.followed_by(later)
+            metrics = _certified(exact, solution, X.dtype, tol)
+            if metrics.converged or solution.interrupted or solution.n_iter >= max_iter:
+                break
+    return metrics
+
+
+def _phases(X: np.ndarray, solver: str, tol: float) -> list[tuple[Any, float]]:
+    """The dtypes of the products, one after the other, each with the gap to reach.
+
+    Single precision carries the automatic solver nearly all the way at half the cost, unless the
+    squares of the data leave its range.
+    """
+    if solver == "fista":
+        return [(X.dtype, tol)]
+    largest = float(np.abs(X).max(initial=0.0))
+    if not 1e-6 < largest < 1e6:
+        return [(np.float64, tol)]
+    return [(np.float32, max(0.99 * tol, _SINGLE_PRECISION_TOL)), (np.float64, tol)]
 
 
 def _minimize(
     problem: MetricsDual,
     gamma: np.ndarray | None,
     solver: str,
-    tol: float,
     max_iter: int,
-    callback: Callback | None,
+    options: dict[str, Any],
 ) -> Solution:
-    if len(problem.triplets.target) == 0:
+    n_triplets = len(problem.triplets.target)
+    if n_triplets == 0:
         return Solution(np.empty(0), 0.0, 0.0, True, False, 0, ())
     if solver == "fista":
-        start = np.zeros(len(problem.triplets.target))
-        return fista(problem, start, tol=tol, max_iter=max_iter, check_every=5, callback=callback)
+        start = np.zeros(n_triplets)
+        return fista(problem, start, max_iter=max_iter, check_every=5, **options)
     start = _uniform_start(problem) if gamma is None else gamma
-    options: dict[str, Any] = {"tol": tol, "callback": callback}
-    solution = lbfgsb(problem, start, bounds=(0.0, 1.0), max_iter=max_iter, **options)
+    solution = projected_lbfgs(problem, start, bounds=(0.0, 1.0), max_iter=max_iter, **options)
     left = max_iter - solution.n_iter
-    if solution.converged or solution.interrupted or left < 1:
+    single = problem.pairs.X.dtype == np.float32
+    if solution.converged or solution.interrupted or left < 1 or single:
         return solution
     # Its line search compares values and gives up where they agree to rounding; FISTA's steps
     # need no such comparison.
     return solution.followed_by(fista(problem, solution.x, restart=True, max_iter=left, **options))
+
+
+def _certified(problem: MetricsDual, solution: Solution, dtype: np.dtype, tol: float) -> Metrics:
+    """The metrics of a solution as they are returned, with the certificate of exactly these."""
+    evaluation = problem.evaluate(solution.x)
+    M = evaluation.cache.astype(dtype)
+    objective = problem.primal(M.astype(np.float64))
+    gap = relative_gap(objective, -evaluation.value)
+    n_iter = max(solution.n_iter, 1)
+    return Metrics(M, solution.x, objective, gap, gap <= tol, n_iter, solution.history)
 
 
 def _uniform_start(problem: MetricsDual) -> np.ndarray:

@@ -1,14 +1,20 @@
 """Stage 1: smooth local linear weights (equation 4, Algorithm 1)."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import ArpackError, eigsh
 
-from plml.backend.threads import one_blas_thread
-from plml.ops.projections import project_simplex
+from plml.backend.threads import Crew, crew, one_blas_thread
+from plml.ops.projections import project_simplex, project_simplex_from
 from plml.solvers.fista import fista
 from plml.solvers.problem import Callback, Evaluation, Solution
+from plml.solvers.quadratic import accelerated
 from plml.stages.graph import local_scales, self_tuning_similarity
+
+#: Elements of W in a block of rows: they stay in the cache.
+_BLOCK_ELEMENTS = 2**17
 
 
 class WeightProblem:
@@ -46,7 +52,7 @@ class WeightProblem:
         self.B = locality * distances - 2.0 * XU
         self.constant = x2
         self.smoothness = smoothness
-        self.laplacian = laplacian.astype(np.float64)
+        self.laplacian = sparse.csr_array(laplacian.astype(np.float64))
         self.nearest_anchor = distances.argmin(axis=1)
 
     def start(self) -> np.ndarray:
@@ -54,12 +60,6 @@ class WeightProblem:
         W = np.zeros_like(self.B)
         W[np.arange(len(W)), self.nearest_anchor] = 1.0
         return W
-
-    def lipschitz(self) -> float:
-        """2 ||A|| + 2 lambda_2 ||L||, an upper estimate of the gradient's Lipschitz constant."""
-        norm_a = float(np.linalg.norm(self.A, 2))
-        norm_l = _largest_eigenvalue(self.laplacian)
-        return max(2.0 * norm_a + 2.0 * self.smoothness * norm_l, np.finfo(float).tiny)
 
     def project(self, W: np.ndarray) -> np.ndarray:
         """Rows onto the simplex."""
@@ -128,6 +128,60 @@ class QueryWeightProblem(WeightProblem):
         return float((gaps / np.maximum(values, self._row_floors())).max())
 
 
+class RowWeightProblem:
+    """A ``WeightProblem`` as the solver for quadratics wants it, a block of rows at a time.
+
+    L <= s D with D its diagonal and s = ||D^-1/2 L D^-1/2||, so 2 ||A|| + 2 lambda_2 s D_i
+    majorises row i: points with few or weak edges take longer steps.
+
+    Parameters
+    ----------
+    problem : WeightProblem
+    dtype : of the arithmetic
+    crew : threads that share the blocks
+    """
+
+    def __init__(self, problem: WeightProblem, dtype: Any, crew: Crew) -> None:
+        self.problem = problem
+        self.crew = crew
+        self.A = problem.A.astype(dtype)
+        self.linear = problem.B.astype(dtype)
+        L = problem.laplacian
+        degrees = L.diagonal()
+        norm = 2.0 * np.linalg.norm(problem.A, 2)
+        norm = norm + 2.0 * problem.smoothness * _normalized_norm(L, degrees) * degrees
+        self.metric = np.maximum(norm, np.finfo(dtype).tiny)[:, None].astype(dtype)
+        n, m = self.linear.shape
+        self.blocks = crew.cut(n, _BLOCK_ELEMENTS // m)
+        scaled = sparse.csr_array(problem.smoothness * L).astype(dtype)
+        self._laplacians = [scaled[rows] for rows in self.blocks]
+
+    def product(self, x: np.ndarray, rows: slice) -> np.ndarray:
+        """W A + lambda_2 L W."""
+        result = self._laplacians[rows.start // self._block_size] @ x
+        result += x[rows] @ self.A
+        return result
+
+    @property
+    def _block_size(self) -> int:
+        return self.blocks[0].stop
+
+    def project_rows(self, v: np.ndarray, hint: np.ndarray) -> np.ndarray:
+        """Onto the simplex; the hint is the threshold."""
+        return project_simplex_from(v, hint)
+
+    def value_and_gap(self, x: np.ndarray, product: np.ndarray) -> tuple[float, float]:
+        """G(W) and its relative Frank-Wolfe gap."""
+        problem = self.problem
+        value = float(
+            np.einsum("nm,nm->", x, product, dtype=np.float64)
+            + np.einsum("nm,nm->", x, self.linear, dtype=np.float64)
+            + problem.constant.sum()
+        )
+        gradient = 2.0 * product + self.linear
+        return value, problem.gap(x, Evaluation(value, product), gradient)
+
+
 def learn_weights(
     problem: WeightProblem,
     *,
@@ -138,20 +192,25 @@ def learn_weights(
 ) -> Solution:
     """W with a relative Frank-Wolfe gap of at most ``tol``.
 
-    ``solver="fista"`` is Algorithm 1 as printed; ``"auto"`` takes the first step size from the
-    spectrum and restarts the momentum.
+    ``solver="fista"`` is Algorithm 1 as printed. ``"auto"`` takes the steps from the spectrum,
+    longer ones where the graph is thin, and restarts the momentum; float32 for as long as that
+    suffices.
     """
-    as_printed = solver == "fista"
-    with one_blas_thread():  # n x m x m products
-        return fista(
-            problem,
-            problem.start(),
-            tol=tol,
-            max_iter=max_iter,
-            lipschitz=1.0 if as_printed else problem.lipschitz(),
-            restart=not as_printed,
-            callback=callback,
-        )
+    if solver == "fista":
+        with one_blas_thread():  # n x m x m products
+            return fista(problem, problem.start(), tol=tol, max_iter=max_iter, callback=callback)
+    with crew() as threads:
+
+        def minimize(dtype: Any, start: np.ndarray, tol: float, max_iter: int) -> Solution:
+            rows = RowWeightProblem(problem, dtype, threads)
+            start = start.astype(dtype)
+            return accelerated(rows, start, tol=tol, max_iter=max_iter, callback=callback)
+
+        solution = minimize(np.float32, problem.start(), max(0.99 * tol, 1e-4), max_iter)
+        left = max_iter - solution.n_iter
+        if solution.interrupted or left < 1:
+            return solution
+        return solution.followed_by(minimize(np.float64, solution.x, tol, left))
 
 
 def query_similarity(
@@ -179,14 +238,15 @@ def query_similarity(
     return sparse.csr_array((similarity.ravel(), (rows, columns.ravel())), shape=shape)
 
 
-def _largest_eigenvalue(L: sparse.sparray) -> float:
-    """||L|| of a positive semidefinite sparse matrix, from above."""
-    gershgorin = float(abs(L).sum(axis=1).max())
-    if L.nnz <= L.shape[0]:  # diagonal: the bound is the norm
-        return gershgorin
+def _normalized_norm(L: sparse.csr_array, degrees: np.ndarray) -> float:
+    """||D^-1/2 L D^-1/2|| of a graph Laplacian with diagonal D, from above; at most two."""
+    if L.nnz <= L.shape[0]:  # diagonal
+        return 1.0
+    scale = 1.0 / np.sqrt(np.where(degrees > 0.0, degrees, 1.0))
+    normalized = sparse.diags_array(scale) @ L @ sparse.diags_array(scale)
     start = np.random.default_rng(0).standard_normal(L.shape[0])
     try:
-        largest = eigsh(L, k=1, tol=1e-2, v0=start, return_eigenvectors=False, maxiter=200)[0]
+        norm = eigsh(normalized, k=1, tol=1e-2, v0=start, return_eigenvectors=False, maxiter=200)[0]
     except ArpackError:
-        return gershgorin
-    return min(1.02 * float(largest), gershgorin)
+        return 2.0
+    return min(1.02 * float(norm), 2.0)
