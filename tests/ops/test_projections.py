@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from plml.ops.projections import project_box, project_psd, project_simplex, psd_factor
+from plml.ops.projections import (
+    project_box,
+    project_psd,
+    project_simplex,
+    project_simplex_from,
+    psd_factor,
+)
 
 matrices = hnp.arrays(
     np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=6), elements=st.floats(-50, 50)
@@ -35,6 +41,20 @@ def test_simplex_projection_leaves_the_simplex_alone_and_survives_large_numbers(
     inside = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])
     np.testing.assert_allclose(project_simplex(inside), inside, atol=1e-15)
     np.testing.assert_array_equal(project_simplex(np.array([[1e300, 0.0]])), [[1.0, 0.0]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 1e3, 1e8])
+def test_simplex_projection_from_any_start(rng, dtype, spread):
+    V = (spread * rng.normal(size=(200, 7))).astype(dtype)
+    exact = project_simplex(V.astype(np.float64))
+    for start in (np.full(200, -1.0), rng.uniform(-1.0, -0.1, size=200)):
+        threshold = start.astype(dtype)
+        found = project_simplex_from(V, threshold)
+        # The largest entry is subtracted first, so rounding is relative to one, not to V.
+        np.testing.assert_allclose(found, exact, atol=50 * np.finfo(dtype).eps)
+        again = project_simplex_from(V, threshold)  # from the answer itself
+        np.testing.assert_allclose(again, exact, atol=50 * np.finfo(dtype).eps)
 
 
 @given(hnp.arrays(np.float64, 5, elements=st.floats(-3, 3)))

@@ -1,5 +1,7 @@
 """The solvers on a box-constrained quadratic whose solution a convex solver knows."""
 
+from collections import deque
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from plml.ops.projections import project_box
 from plml.solvers.fista import FistaState, fista, fista_step
 from plml.solvers.lbfgsb import lbfgsb
 from plml.solvers.problem import Evaluation, Iteration, history_arrays
+from plml.solvers.quasi_newton import lbfgs_direction, projected_lbfgs
 
 
 class BoxQuadratic:
@@ -50,6 +53,7 @@ SOLVERS = {
     "fista": lambda p, **k: fista(p, np.zeros(20), **k),
     "fista with restart": lambda p, **k: fista(p, np.zeros(20), restart=True, **k),
     "fista, rare checks": lambda p, **k: fista(p, np.zeros(20), check_every=7, **k),
+    "projected lbfgs": lambda p, **k: projected_lbfgs(p, np.zeros(20), bounds=(0.0, 1.0), **k),
     "lbfgsb": lambda p, **k: lbfgsb(p, np.zeros(20), bounds=(0.0, 1.0), **k),
 }
 
@@ -138,6 +142,27 @@ def test_restart_drops_the_momentum_when_it_points_uphill(quadratic):
     assert float((uphill - plain.x) @ (plain.x - x0)) > 0
     assert restarted.t == 1.0
     np.testing.assert_array_equal(restarted.y, restarted.x)
+
+
+def test_lbfgs_direction_is_the_two_loop_recursion_on_the_free_coordinates(rng):
+    A = rng.normal(size=(30, 12))
+    A = A.T @ A + np.eye(12)
+    free = rng.uniform(size=12) < 0.7
+    steps = [rng.normal(size=12) for _ in range(4)]
+    changes = [A @ s for s in steps]
+    gradient = rng.normal(size=12)
+    # The BFGS update of the inverse Hessian, as a dense matrix over the free coordinates alone.
+    s, y = steps[-1][free], changes[-1][free]
+    H = (s @ y) / (y @ y) * np.eye(free.sum())
+    for step, change in zip(steps, changes, strict=True):
+        s, y = step[free], change[free]
+        if s @ y <= 0:
+            continue
+        V = np.eye(len(s)) - np.outer(y, s) / (s @ y)
+        H = V.T @ H @ V + np.outer(s, s) / (s @ y)
+    direction = lbfgs_direction(deque(steps), deque(changes), gradient, free)
+    np.testing.assert_allclose(direction[free], -H @ gradient[free], rtol=1e-8, atol=1e-10)
+    assert not direction[~free].any()
 
 
 def test_lbfgsb_starts_from_where_it_is_told(quadratic):

@@ -30,30 +30,29 @@ def project_simplex(V: np.ndarray) -> np.ndarray:
 def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
     """``project_simplex`` by Newton's method on the thresholds, from those of a like matrix.
 
-    A row's threshold is the root of sum_b [v_b - t]_+ = 1, which is convex, decreasing and
-    piecewise linear in t: Newton's method is exact after finitely many steps, and two or three
-    when the start is close.
+    Measured from the row's largest entry, the threshold is the root of sum_b [v_b - t]_+ = 1,
+    which is convex, decreasing and piecewise linear in t: Newton's method is exact after finitely
+    many steps, and two or three when the start is close.
 
     Parameters
     ----------
     V : (n, m) array
-    threshold : (n,) array, read as the start (NaN where there is none) and overwritten
+    threshold : (n,) array, the start, overwritten by the result; -1 where nothing is known
     """
     m = V.shape[1]
     ones = np.ones(m, dtype=V.dtype)
-    # Where nothing lies above the start (or it is NaN) begin with the largest entry less one,
-    # which is never beyond the root.
-    largest = V.max(axis=1)
-    np.copyto(threshold, largest - 1.0, where=~(threshold < largest))
+    shifted = V - V.max(axis=1, keepdims=True)
     tolerance = 4.0 * m * np.finfo(V.dtype).eps
     for _ in range(m + 2):
-        above = V - threshold[:, None]
+        above = shifted - threshold[:, None]
         np.maximum(above, 0.0, out=above)
         excess = above @ ones
         excess -= 1.0
         if np.abs(excess).max(initial=0.0) <= tolerance:
             break
         threshold += excess / ((above > 0.0) @ ones)
+        # The largest entry is above every threshold in question, so something always is.
+        np.clip(threshold, -1.0, -0.5 / m, out=threshold)
     return above
 
 

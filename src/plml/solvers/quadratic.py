@@ -29,7 +29,7 @@ class RowQuadratic(Protocol):
         ...
 
     def project_rows(self, v: np.ndarray, hint: np.ndarray) -> np.ndarray:
-        """Rows onto their sets; the (n,) hint is read and written, and starts as NaN."""
+        """Rows onto their sets; the (n,) hint is read and written, and starts at -1."""
         ...
 
     def value_and_gap(self, x: np.ndarray, product: np.ndarray) -> tuple[float, float]:
@@ -60,10 +60,9 @@ def accelerated(
     callback : called at every look at the certificate
     """
     monitor = Monitor(tol, callback)
-    n = len(x0)
     x, y, moved = x0.copy(), x0.copy(), np.empty_like(x0)
     Hx = np.empty_like(x)
-    hint = np.full(n, np.nan, dtype=x.dtype)
+    hint = np.full(len(x0), -1.0, dtype=x0.dtype)
     share = problem.crew.map
     share(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
     Hy = Hx.copy()
@@ -95,7 +94,7 @@ def accelerated(
         Hy[rows] = change
         Hx[rows] = product
 
-    t, momentum = 1.0, 0.0
+    t, momentum, iteration = 1.0, 0.0, 0
     for iteration in range(1, max_iter + 1):
         uphill = sum(share(step, problem.blocks)) > 0.0
         t, previous = (1.0, 1.0) if uphill else (0.5 * (1.0 + sqrt(1.0 + 4.0 * t * t)), t)

@@ -58,7 +58,8 @@ def projected_lbfgs(
         if not steps:  # nothing is known of the curvature: move a fraction of the box
             largest = float(np.abs(direction).max())
             step = 0.1 * (upper - lower) / largest if largest > 0.0 else 0.0
-        trial = _search(problem, x, evaluation, gradient, direction, step, bounds)
+        left = max_iter - n_evaluations
+        trial = _search(problem, x, evaluation, gradient, direction, step, bounds, left)
         n_evaluations += trial.n_evaluations
         if trial.evaluation is None:
             if not steps:
@@ -96,10 +97,11 @@ def _search(
     direction: np.ndarray,
     step: float,
     bounds: tuple[float, float],
+    max_evaluations: int,
 ) -> _Trial:
     """The first point along the projected arc with a sufficient decrease."""
     n_evaluations = 0
-    while step > _SHORTEST_STEP:
+    while step > _SHORTEST_STEP and n_evaluations < max_evaluations:
         new_x = np.clip(x + step * direction, *bounds)
         slope = float(np.vdot(gradient, new_x - x))
         if slope >= 0.0:

@@ -220,7 +220,10 @@ def _certified(problem: MetricsDual, solution: Solution, dtype: np.dtype, tol: f
     objective = problem.primal(M.astype(np.float64))
     gap = relative_gap(objective, -evaluation.value)
     n_iter = max(solution.n_iter, 1)
-    return Metrics(M, solution.x, objective, gap, gap <= tol, n_iter, solution.history)
+    history = solution.history
+    if history:  # its last line is what is returned
+        history = (*history[:-1], history[-1]._replace(value=evaluation.value, gap=gap))
+    return Metrics(M, solution.x, objective, gap, gap <= tol, n_iter, history)
 
 
 def _uniform_start(problem: MetricsDual) -> np.ndarray:

@@ -61,6 +61,11 @@ class WeightProblem:
         W[np.arange(len(W)), self.nearest_anchor] = 1.0
         return W
 
+    def fits_single_precision(self) -> bool:
+        """Whether float32 can hold the problem."""
+        largest = max(float(np.abs(a).max(initial=0.0)) for a in (self.A, self.B))
+        return 1e-15 < largest < 1e15
+
     def project(self, W: np.ndarray) -> np.ndarray:
         """Rows onto the simplex."""
         return project_simplex(W)
@@ -206,11 +211,13 @@ def learn_weights(
             start = start.astype(dtype)
             return accelerated(rows, start, tol=tol, max_iter=max_iter, callback=callback)
 
+        if not problem.fits_single_precision():
+            return minimize(np.float64, problem.start(), tol, max_iter)
         solution = minimize(np.float32, problem.start(), max(0.99 * tol, 1e-4), max_iter)
-        left = max_iter - solution.n_iter
-        if solution.interrupted or left < 1:
-            return solution
-        return solution.followed_by(minimize(np.float64, solution.x, tol, left))
+        W = project_simplex(solution.x.astype(np.float64))
+        # No iteration where the float64 certificate of these weights closes as well.
+        left = 0 if solution.interrupted else max_iter - solution.n_iter
+        return solution.followed_by(minimize(np.float64, W, tol, left))
 
 
 def query_similarity(
