@@ -31,7 +31,6 @@ def learn(X, triplets, trace_weight, update, max_iter=400, tol=1e-5):
         triplets,
         trace_weight=trace_weight,
         update=update,
-        tol=tol,
         max_iter=max_iter,
         monitor=Monitor(tol),
     )

@@ -132,7 +132,6 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
                 triplets,
                 trace_weight=max(self.trace_weight / unit**2, np.finfo(float).tiny),
                 update=self.update,
-                tol=self.tol,
                 max_iter=self.max_iter,
                 monitor=Monitor(self.tol, callback),
             )

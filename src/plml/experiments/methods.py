@@ -11,15 +11,17 @@ from sklearn.neighbors import KNeighborsClassifier
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLMLCV, SML, BoostMetric, KernelSVM
 from plml.estimators._selection import REGULARIZATIONS, select_regularization
 from plml.experiments.paper import METHODS
+from plml.experiments.protocols import LARGE
 
-#: Rows on which the SVM selects its kernel where there are more.
-SVM_SELECTION_ROWS = 20_000
+#: Rows on which the SVM selects its kernel on large data.
+SVM_SELECTION_ROWS = 10_000
 
 
 @dataclass(frozen=True)
 class Setting:
     """What a method of the study may be told."""
 
+    n_rows: int
     n_bases: int = 20
     seed: int = 0
     device: str = "cpu"
@@ -79,9 +81,8 @@ class SelectedRegularization(ClassifierMixin, BaseEstimator):
 
 
 def _svm(setting: Setting) -> KernelSVM:
-    return KernelSVM(
-        max_selection_samples=SVM_SELECTION_ROWS, n_jobs=setting.n_jobs, random_state=setting.seed
-    )
+    rows = SVM_SELECTION_ROWS if setting.n_rows > LARGE else None
+    return KernelSVM(max_selection_samples=rows, n_jobs=setting.n_jobs, random_state=setting.seed)
 
 
 def _selected(kind: type, setting: Setting, **parameters: Any) -> SelectedRegularization:

@@ -185,6 +185,7 @@ def do(task: Task, seed: int, conditions: Conditions) -> dict[str, Any]:
     """Fit one method on one training part and test it on the other."""
     X_train, y_train, X_test, y_test = _split(task.dataset, task.fold, seed, conditions.data_dir)
     setting = methods.Setting(
+        n_rows=len(X_train),
         n_bases=task.n_bases or 20,
         seed=seed,
         device=conditions.device,

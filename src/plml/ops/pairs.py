@@ -53,6 +53,12 @@ class PairOperator:
         self._blocks = crew.cut(n, _BLOCK_ELEMENTS // max(width, 1))
         self._pair_blocks = crew.cut(len(pairs), _PAIR_BLOCK)
         self._members = [] if self._narrow else self._rows_that_matter()
+        # A basis and a run of blocks: enough pieces for everyone even where there is one basis.
+        n_runs = min(len(self._blocks), -(-2 * crew.size // self.n_bases))
+        runs = np.array_split(np.arange(len(self._blocks)), max(n_runs, 1))
+        self._pieces = [
+            (b, range(run[0], run[-1] + 1)) for b in range(self.n_bases) for run in runs if len(run)
+        ]
 
     @property
     def n_bases(self) -> int:
@@ -72,8 +78,12 @@ class PairOperator:
             )
             G = _sum(parts)
         else:
-            bases = range(self.n_bases)
-            G = np.stack(self.crew.map(lambda b: self._wide_scatter(b, out_edges, in_edges), bases))
+            parts = self.crew.map(
+                lambda piece: self._wide_scatter(*piece, out_edges, in_edges), self._pieces
+            )
+            G = np.zeros((self.n_bases, *parts[0].shape))
+            for (b, _), part in zip(self._pieces, parts, strict=True):
+                G[b] += part
         return G + np.swapaxes(G, 1, 2)
 
     def distances(self, M: np.ndarray) -> np.ndarray:
@@ -109,11 +119,11 @@ class PairOperator:
         G = X.T @ Y.reshape(len(X), -1)
         return G.reshape(d, -1, d).transpose(1, 0, 2).astype(np.float64)
 
-    def _wide_scatter(self, b: int, out: np.ndarray, into: np.ndarray) -> np.ndarray:
+    def _wide_scatter(self, b: int, blocks: range, out: np.ndarray, into: np.ndarray) -> np.ndarray:
         d = self.X.shape[1]
         G = np.zeros((d, d))
-        for rows, members in zip(self._blocks, self._members, strict=True):
-            chosen = members[b]
+        for block in blocks:
+            rows, chosen = self._blocks[block], self._members[block][b]
             X = self.X[rows][chosen]
             Y = self.weights[rows, b][chosen, None] * out[rows][chosen]
             Y += into[rows, b][chosen, None] * X

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp, softmax
 
-from plml.backend.threads import one_blas_thread
+from plml.backend.threads import crew, one_blas_thread
 from plml.ops.pairs import PairOperator
 from plml.solvers.problem import Iteration, Monitor
 from plml.stages.triplets import Triplets
@@ -47,7 +47,6 @@ def learn_boosted_metric(
     *,
     trace_weight: float,
     update: str,
-    tol: float,
     max_iter: int,
     monitor: Monitor,
 ) -> Boosted:
@@ -56,8 +55,20 @@ def learn_boosted_metric(
     ``update="stage-wise"`` fixes the weight of each weak learner as it comes;
     ``"totally-corrective"`` optimises all weights again in every round.
     """
-    n_pairs, d = len(triplets.pairs), X.shape[1]
-    operator = PairOperator(X, np.ones((len(X), 1), dtype=X.dtype), triplets.pairs)
+    with crew() as threads:
+        operator = PairOperator(X, np.ones((len(X), 1), dtype=X.dtype), triplets.pairs, threads)
+        return _boost(operator, triplets, trace_weight, update, max_iter, monitor)
+
+
+def _boost(
+    operator: PairOperator,
+    triplets: Triplets,
+    trace_weight: float,
+    update: str,
+    max_iter: int,
+    monitor: Monitor,
+) -> Boosted:
+    X, n_pairs, d = operator.X, len(triplets.pairs), operator.X.shape[1]
     state = BoostState(np.empty((0, d)), np.empty(0), np.empty((0, n_pairs), dtype=X.dtype))
     for iteration in range(max_iter + 1):
         margins = _margins(state.weights @ state.features, triplets)

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from plml.backend.threads import one_blas_thread
+from plml.backend.threads import ALONE, Crew, crew, one_blas_thread
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import psd_factor
 from plml.ops.topk import row_blocks
-from plml.solvers.lbfgsb import lbfgsb
 from plml.solvers.problem import Evaluation, Iteration, Monitor
+from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.metrics import MetricsDual, relative_gap
 from plml.stages.triplets import impostor_neighbors, triplets_of_pairs
 
@@ -51,6 +51,7 @@ class LmnnData(NamedTuple):
     n_groups: int
     targets: np.ndarray  # (n, k), -1 where absent
     pull: float
+    crew: Crew = ALONE
 
 
 class Lmnn(NamedTuple):
@@ -102,15 +103,27 @@ def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violat
     nearest = _Nearest(_MOST_PAIRS)
     for columns, metric in _index_parts(data, M):
         others = np.flatnonzero((data.y != data.y[columns[0]]) & np.isfinite(reach))
-        for block in row_blocks(len(others), len(columns)):
-            rows = others[block]
-            d2 = _mahalanobis(data.X[rows], data.X[columns], metric)
+        transformed = _Transformed(data.X[columns], metric)
+
+        def search(
+            block: slice,
+            rows: np.ndarray = others,
+            columns: np.ndarray = columns,
+            to: _Transformed = transformed,
+        ) -> tuple[float, np.ndarray, np.ndarray]:
+            rows = rows[block]
+            d2 = to.distances(data.X[rows])
             i, k = np.nonzero(d2 < reach[rows, None])
             found = d2[i, k]
-            objective += float(np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0).sum())
+            loss = float(np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0).sum())
             keep = _nearest_of_each(i, found, _MOST_PER_CLASS)
             depth = found[keep] / reach[rows[i[keep]]]
-            nearest.add(np.column_stack([rows[i[keep]], columns[k[keep]]]), depth)
+            return loss, np.column_stack([rows[i[keep]], columns[k[keep]]]), depth
+
+        blocks = row_blocks(len(others), len(columns))
+        for loss, pairs, depth in data.crew.map(search, blocks):
+            objective += loss
+            nearest.add(pairs, depth)
     return Violations(objective, nearest.pairs)
 
 
@@ -149,7 +162,7 @@ def _nearest_of_each(rows: np.ndarray, distances: np.ndarray, k: int) -> np.ndar
 def _operator(data: LmnnData, pairs: np.ndarray) -> PairOperator:
     # The metric is that of the second point, and differences have no sign: turn the pairs round.
     weights = np.eye(data.n_groups, dtype=data.X.dtype)[data.groups]
-    return PairOperator(data.X, weights, pairs[:, ::-1])
+    return PairOperator(data.X, weights, pairs[:, ::-1], data.crew)
 
 
 class ActiveSet:
@@ -201,6 +214,21 @@ def learn_lmnn(
     monitor : keeps the history of whole objectives and gaps
     observe : sees the metrics after every round and may end the fit
     """
+    with crew() as threads:
+        return _learn(
+            data._replace(crew=threads), solver, n_components, tol, max_iter, monitor, observe
+        )
+
+
+def _learn(
+    data: LmnnData,
+    solver: str,
+    n_components: int | None,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    observe: Observer,
+) -> Lmnn:
     active = ActiveSet(data, _first_impostors(data))
     L = _scaled_identity(active, n_components or data.X.shape[1])
     best, active, ended = _factored(active, L, tol, max_iter, monitor, observe)
@@ -276,7 +304,7 @@ def _proximal(
         dual = MetricsDual(active.operator, active.triplets, alpha, data.pull, best.M)
         violated = dual.gradient(Evaluation(0.0, best.M)) < 0
         start = np.concatenate([gamma, violated[len(gamma) :].astype(np.float64)])
-        solution = lbfgsb(
+        solution = projected_lbfgs(
             dual, start, bounds=(0.0, 1.0), tol=0.1 * tol, max_iter=min(_INNER, max_iter - n_iter)
         )
         n_iter, gamma = n_iter + max(solution.n_iter, 1), solution.x
@@ -356,14 +384,26 @@ def _distances_to_training(data: LmnnData, M: np.ndarray, queries: np.ndarray) -
     return d2
 
 
+class _Transformed:
+    """Points under the linear map of a metric, ready for distances by products."""
+
+    def __init__(self, X: np.ndarray, metric: np.ndarray) -> None:
+        self.factor = psd_factor(metric).T.astype(X.dtype)
+        self.Z = X @ self.factor
+        self.squares = np.einsum("nd,nd->n", self.Z, self.Z)
+
+    def distances(self, Q: np.ndarray) -> np.ndarray:
+        """(q, n) squared distances."""
+        ZQ = Q @ self.factor
+        d2 = (-2.0 * ZQ) @ self.Z.T
+        d2 += np.einsum("qd,qd->q", ZQ, ZQ)[:, None]
+        d2 += self.squares
+        return np.maximum(d2, 0.0, out=d2)
+
+
 def _mahalanobis(Q: np.ndarray, X: np.ndarray, metric: np.ndarray) -> np.ndarray:
     """(q, n) squared distances by products."""
-    factor = psd_factor(metric).T.astype(X.dtype)
-    Z, ZQ = X @ factor, Q @ factor
-    d2 = -2.0 * (ZQ @ Z.T)
-    d2 += np.einsum("qd,qd->q", ZQ, ZQ)[:, None]
-    d2 += np.einsum("nd,nd->n", Z, Z)
-    return np.maximum(d2, 0.0, out=d2)
+    return _Transformed(X, metric).distances(Q)
 
 
 def _first_impostors(data: LmnnData) -> np.ndarray:
