@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 import judge
-from plml.stages.search import LocalMetricIndex, index_vectors, query_vectors, vote
+from plml.stages.search import (
+    LocalMetricIndex,
+    index_vectors,
+    own_metric_neighbors,
+    query_vectors,
+    vote,
+)
 
 
 @pytest.fixture
@@ -65,3 +71,25 @@ def test_where_the_metric_vanishes_the_euclidean_order_decides(rng, copies, excl
 def test_vote_counts_shares():
     labels = np.array([[0, 2, 2], [1, 1, 1]])
     np.testing.assert_allclose(vote(labels, 3), [[1 / 3, 0, 2 / 3], [0, 1, 0]])
+
+
+@pytest.mark.parametrize("spectrum", ["flat", "steep", "singular"])
+def test_own_metric_neighbors_against_the_definition(rng, spectrum):
+    n, d, k = 80, 24, 3
+    X = rng.normal(size=(n, d))
+    X[5] = X[4]  # a tie
+    Q = np.concatenate([rng.normal(size=(6, d)), X[[4, 9]]])
+    decay = {"flat": 0.0, "steep": 3.0, "singular": 8.0}[spectrum]
+    values = np.exp(-decay * np.arange(d))
+    if spectrum == "singular":
+        values[2:] = 0.0
+    axes = np.linalg.qr(rng.normal(size=(len(Q), d, d)))[0]
+    metrics = (axes * values) @ axes.transpose(0, 2, 1)
+    squared, indices = own_metric_neighbors(X, Q, metrics, k, None)
+    for q, M, found, nearest in zip(Q, metrics, squared, indices, strict=True):
+        exact = np.array([(x - q) @ M @ (x - q) for x in X])
+        np.testing.assert_allclose(found, np.sort(exact)[:k], atol=1e-10)
+        np.testing.assert_allclose(exact[nearest], found, atol=1e-10)
+    assert indices[6].tolist()[:2] == [4, 5]
+    left_out = own_metric_neighbors(X, X[[4]], metrics[6:7], 1, np.array([4]))[1]
+    assert left_out.tolist() == [[5]]

@@ -85,6 +85,12 @@ def _svm(setting: Setting) -> KernelSVM:
     return KernelSVM(max_selection_samples=rows, n_jobs=setting.n_jobs, random_state=setting.seed)
 
 
+def _lmnn(setting: Setting) -> LMNN:
+    # The certified solver is for problems that it closes in reasonable time.
+    solver = "factored" if setting.n_rows > LARGE else "convex"
+    return LMNN(solver=solver, n_jobs=setting.n_jobs)
+
+
 def _selected(kind: type, setting: Setting, **parameters: Any) -> SelectedRegularization:
     # Threads are shared by the folds during selection, so the estimator is told of them as well.
     estimator = kind(device=setting.device, n_jobs=setting.n_jobs, **parameters)
@@ -95,7 +101,7 @@ BUILDERS: dict[str, Callable[[Setting], Any]] = {
     "PLML": lambda s: PLMLCV(
         n_bases=s.n_bases, random_state=s.seed, device=s.device, n_jobs=s.n_jobs
     ),
-    "LMNN": lambda s: LMNN(n_jobs=s.n_jobs),
+    "LMNN": _lmnn,
     "BoostMetric": lambda s: BoostMetric(n_jobs=s.n_jobs),
     "SML": lambda s: _selected(SML, s),
     "CBLML": lambda s: _selected(CBLML, s, n_bases=s.n_bases, random_state=s.seed),

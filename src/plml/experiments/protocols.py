@@ -15,7 +15,8 @@ from plml.experiments.datasets import SOURCES, Dataset
 #: Data sets that the paper reduces by PCA to 95% of the variance.
 REDUCED = frozenset({"usps", "isolet", "mnist"})
 N_FOLDS = 10
-#: From so many training rows on (MNIST alone) data is float32 and the SVM selects on a subsample.
+#: Above so many training rows (MNIST alone) data is float32, the SVM selects its kernel on a
+#: subsample, and LMNN runs its factored solver.
 LARGE = 20_000
 #: Figure 1's data: four digits of MNIST on two principal components.
 FOUR_DIGITS = "mnist-0124"

@@ -5,9 +5,13 @@ d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_
 
 import numpy as np
 
+from plml.backend.threads import crew
 from plml.ops.distances import grouped_pairs, local_pairs
 from plml.ops.topk import InnerProductIndex, row_blocks
 from plml.stages.neighbors import euclidean_neighbors
+
+#: One eigenvector in so many makes the lower bound of a query's own metric.
+_SHARE_OF_DIRECTIONS = 8
 
 
 def index_vectors(X: np.ndarray, M: np.ndarray) -> np.ndarray:
@@ -134,8 +138,9 @@ def own_metric_neighbors(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The nearest training instances where every query has a matrix of its own.
 
-    No inner product of few dimensions serves all queries at once, so each is measured by the
-    definition, n d^2 operations a query, in blocks of training instances.
+    No inner product of few dimensions serves all queries at once. The leading eigenvectors of a
+    query's matrix give a lower bound on all its distances for a fraction of n d^2 operations, and
+    the definition is left for the instances that the bound cannot exclude.
 
     Parameters
     ----------
@@ -147,20 +152,47 @@ def own_metric_neighbors(
     """
     squared = np.empty((len(Q), n_neighbors))
     indices = np.empty((len(Q), n_neighbors), dtype=np.int64)
-    blocks = row_blocks(len(X), 2 * X.shape[1])
     everyone = np.arange(len(X))
-    for i, (x, M) in enumerate(zip(Q, metrics, strict=True)):
-        d2 = np.concatenate([_quadratic_forms(X[block] - x, M) for block in blocks])
-        if own is not None:
-            d2[own[i]] = np.inf
-        near = everyone[d2 <= np.partition(d2, n_neighbors - 1)[n_neighbors - 1]]
-        order = np.argsort(d2[near], kind="stable")[:n_neighbors]
-        squared[i], indices[i] = d2[near[order]], near[order]
+
+    def search(i: int) -> None:
+        others = everyone if own is None else np.delete(everyone, own[i])
+        near = _not_excluded(X, Q[i], metrics[i], n_neighbors, others)
+        d2 = _quadratic_forms(X, Q[i], metrics[i], near)
+        order = np.lexsort((near, d2))[:n_neighbors]
+        squared[i], indices[i] = d2[order], near[order]
+
+    with crew() as threads:
+        threads.map(search, range(len(Q)))
     return squared, indices
 
 
-def _quadratic_forms(differences: np.ndarray, M: np.ndarray) -> np.ndarray:
-    return np.maximum(np.einsum("nd,nd->n", differences @ M, differences), 0.0)
+def _not_excluded(
+    X: np.ndarray, x: np.ndarray, M: np.ndarray, k: int, others: np.ndarray
+) -> np.ndarray:
+    """Those of the others that may be among the k nearest of x."""
+    d = X.shape[1]
+    rank = d // _SHARE_OF_DIRECTIONS
+    if rank < 2 or len(others) <= 2 * k:
+        return others
+    eigenvalues, vectors = np.linalg.eigh(M)
+    leading = vectors[:, -rank:] * np.sqrt(np.maximum(eigenvalues[-rank:], 0.0))
+    projected = X @ leading.astype(X.dtype) - (x @ leading).astype(X.dtype)
+    bound = np.einsum("nd,nd->n", projected, projected)[others]
+    # Rounding may lift the bound: it is relative to the projections themselves.
+    scale = float(np.abs(projected).max(initial=0.0)) + float(np.abs(x @ leading).max())
+    slack = 16.0 * d * float(np.finfo(X.dtype).eps) * scale**2
+    promising = others[np.argpartition(bound, k - 1)[:k]]
+    within = _quadratic_forms(X, x, M, promising).max() + slack
+    return others[bound <= within]
+
+
+def _quadratic_forms(X: np.ndarray, x: np.ndarray, M: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """(x_j - x)^T M (x_j - x) for the given rows j, a block at a time."""
+    result = np.empty(len(rows))
+    for block in row_blocks(len(rows), 2 * X.shape[1]):
+        differences = X[rows[block]] - x
+        result[block] = np.einsum("nd,nd->n", differences @ M, differences)
+    return np.maximum(result, 0.0)
 
 
 def _take(own: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
