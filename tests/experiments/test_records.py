@@ -1,0 +1,72 @@
+import json
+import os
+
+import numpy as np
+import pytest
+
+from plml.experiments.records import (
+    Store,
+    Task,
+    pack_bits,
+    provenance,
+    unpack_bits,
+    write_atomically,
+)
+
+TASK = Task("digits", 3, "PLML", 20)
+
+
+def test_a_result_comes_back_with_where_it_comes_from(tmp_path):
+    store = Store(tmp_path, seed=5)
+    assert store.read(TASK) is None
+    store.write(TASK, {"accuracy": 99.5, "seconds": 1.5})
+    record = store.read(TASK)
+    assert record["accuracy"] == 99.5
+    assert (record["dataset"], record["fold"], record["method"], record["seed"]) == (
+        "digits",
+        3,
+        "PLML",
+        5,
+    )
+    assert {"versions", "commit", "finished", "machine"} <= record.keys()
+    assert record["versions"]["numpy"] == np.__version__
+    assert Store(tmp_path, seed=6).read(TASK) is None
+
+
+def test_nothing_about_the_machine_names_it():
+    text = json.dumps(provenance())
+    assert os.uname().nodename not in text
+    assert os.path.expanduser("~") not in text
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1]", '{"format": 99, "seed": 0}', "\x00\xff"])
+def test_a_damaged_record_does_not_count(tmp_path, damage):
+    store = Store(tmp_path)
+    store.write(TASK, {"accuracy": 1.0})
+    (tmp_path / TASK.path).write_text(damage, encoding="latin-1")
+    assert store.read(TASK) is None
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+    path = tmp_path / "kept.json"
+    write_atomically(path, "before")
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        write_atomically(path, "after")
+    assert path.read_text() == "before"
+    assert os.listdir(tmp_path) == ["kept.json"]
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 1000])
+def test_bits_come_back(rng, n):
+    values = rng.uniform(size=n) < 0.3
+    np.testing.assert_array_equal(unpack_bits(pack_bits(values), n), values)
+
+
+def test_tasks_have_files_of_their_own():
+    tasks = [TASK, Task("digits", 3, "PLML", 40), Task("digits", 3, "SML"), Task("usps", 3, "SML")]
+    assert len({task.path for task in tasks}) == 4
