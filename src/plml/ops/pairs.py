@@ -14,8 +14,18 @@ shared among the threads of a crew.
 """
 
 import numpy as np
-from scipy import sparse
 
+from plml.backend.arrays import (
+    Array,
+    Edges,
+    crew_for,
+    device,
+    is_tensor,
+    like,
+    namespace,
+    row_dot,
+    share_of_memory,
+)
 from plml.backend.threads import ALONE, Crew
 
 _PAIR_BLOCK = 8192
@@ -32,29 +42,29 @@ class PairOperator:
     ----------
     X : (n, d) array; its dtype is the dtype of the matrix products
     weights : (n, m) array
-    pairs : (n_pairs, 2) integer array of rows (i, j); the metric is that of i
+    pairs : (n_pairs, 2) integer NumPy array of rows (i, j); the metric is that of i
     crew : threads that share the work
     """
 
-    def __init__(
-        self, X: np.ndarray, weights: np.ndarray, pairs: np.ndarray, crew: Crew = ALONE
-    ) -> None:
-        self.X = np.ascontiguousarray(X)
-        self.weights = weights.astype(X.dtype, copy=False)
+    def __init__(self, X: Array, weights: Array, pairs: np.ndarray, crew: Crew = ALONE) -> None:
+        xp = namespace(X)
+        self.X = xp.asarray(X)
+        self.weights = xp.astype(weights, X.dtype, copy=False)
         self.pairs = pairs
-        self.crew = crew
+        self.crew = crew_for(X, crew)
         n, d = X.shape
-        self._order = np.argsort(pairs[:, 0], kind="stable")
-        self._indices = pairs[self._order, 1]
-        counts = np.bincount(pairs[:, 0], minlength=n)
-        self._indptr = np.concatenate([[0], np.cumsum(counts)])
+        self._edges = Edges(pairs, n, X)
+        self._ends = like(np.ascontiguousarray(pairs.T), X)
         self._narrow = d <= _NARROW
         width = d * self.n_bases if self._narrow else d
-        self._blocks = crew.cut(n, _BLOCK_ELEMENTS // max(width, 1))
-        self._pair_blocks = crew.cut(len(pairs), _PAIR_BLOCK)
+        elements = share_of_memory(X, _BLOCK_ELEMENTS)
+        self._blocks = self.crew.cut(n, elements // max(width, 1))
+        on_processor = not is_tensor(X)
+        pair_block = _PAIR_BLOCK if on_processor else elements // max(d, 1)
+        self._pair_blocks = self.crew.cut(len(pairs), pair_block)
         self._members = [] if self._narrow else self._rows_that_matter()
         # A basis and a run of blocks: enough pieces for everyone even where there is one basis.
-        n_runs = min(len(self._blocks), -(-2 * crew.size // self.n_bases))
+        n_runs = min(len(self._blocks), -(-2 * self.crew.size // self.n_bases))
         runs = np.array_split(np.arange(len(self._blocks)), max(n_runs, 1))
         self._pieces = [
             (b, range(run[0], run[-1] + 1)) for b in range(self.n_bases) for run in runs if len(run)
@@ -65,63 +75,62 @@ class PairOperator:
         """M."""
         return self.weights.shape[1]
 
-    def scatter(self, s: np.ndarray) -> np.ndarray:
+    def scatter(self, s: Array) -> Array:
         """A* s, an (m, d, d) float64 array, for s of shape (n_pairs,)."""
-        data = s[self._order].astype(self.X.dtype, copy=False)
+        xp, d = namespace(self.X), self.X.shape[1]
+        entries = self._edges.entries(s)
         # sum_p w_p (x_i - x_j)(x_i - x_j)^T = G + G^T with G = X^T (D_i/2 + D_j/2 - S) X.
-        out_edges = np.empty_like(self.X)
-        self.crew.map(lambda rows: self._out_edges(data, rows, out_edges), self._blocks)
-        in_edges = 0.5 * (self._graph(data).T @ self.weights)
+        out_edges = xp.empty_like(self.X)
+        self.crew.map(lambda rows: self._out_edges(entries, rows, out_edges), self._blocks)
+        in_edges = 0.5 * self._edges.transposed_product(s, entries, self.weights)
+        G = xp.zeros((self.n_bases, d, d), dtype=xp.float64, device=device(self.X))
         if self._narrow:
-            parts = self.crew.map(
+            for part in self.crew.map(
                 lambda rows: self._narrow_scatter(rows, out_edges, in_edges), self._blocks
-            )
-            G = _sum(parts)
+            ):
+                G += part
         else:
             parts = self.crew.map(
                 lambda piece: self._wide_scatter(*piece, out_edges, in_edges), self._pieces
             )
-            G = np.zeros((self.n_bases, *parts[0].shape))
             for (b, _), part in zip(self._pieces, parts, strict=True):
-                G[b] += part
-        return G + np.swapaxes(G, 1, 2)
+                G[b, ...] += part
+        return G + xp.matrix_transpose(G)
 
-    def distances(self, M: np.ndarray) -> np.ndarray:
+    def distances(self, M: Array) -> Array:
         """A M, an (n_pairs,) float64 array, for M of shape (m, d, d)."""
-        M = M.astype(self.X.dtype, copy=False)
-        MX = np.zeros_like(self.X)  # row i: M_i x_i
-        Q = np.zeros_like(self.weights)  # Q_jb = x_j^T M_b x_j
+        xp = namespace(self.X)
+        M = xp.astype(M, self.X.dtype, copy=False)
+        MX = xp.zeros_like(self.X)  # row i: M_i x_i
+        Q = xp.zeros_like(self.weights)  # Q_jb = x_j^T M_b x_j
         if self._narrow:
-            side_by_side = np.ascontiguousarray(M.transpose(1, 0, 2).reshape(len(M[0]), -1))
+            side_by_side = xp.reshape(xp.permute_dims(M, (1, 0, 2)), (M.shape[1], -1))
             self.crew.map(lambda rows: self._narrow_forms(rows, side_by_side, MX, Q), self._blocks)
         else:
             numbers = range(len(self._blocks))
             self.crew.map(lambda block: self._wide_forms(block, M, MX, Q), numbers)
-        own = np.einsum("nm,nm->n", self.weights, Q, dtype=np.float64)
-        result = np.empty(len(self.pairs))
+        own = xp.astype(row_dot(self.weights, Q), xp.float64)
+        result = xp.empty(len(self.pairs), dtype=xp.float64, device=device(self.X))
         self.crew.map(lambda rows: self._pair_forms(rows, MX, Q, own, result), self._pair_blocks)
         return result
 
-    def _out_edges(self, data: np.ndarray, rows: slice, out: np.ndarray) -> None:
+    def _out_edges(self, entries: Array, rows: slice, out: Array) -> None:
         """Rows of D_i X / 2 - S X."""
-        indptr = self._indptr[rows.start : rows.stop + 1]
-        edges = slice(indptr[0], indptr[-1])
-        shape = (rows.stop - rows.start, len(self.X))
-        S = sparse.csr_array((data[edges], self._indices[edges], indptr - indptr[0]), shape=shape)
-        sums = np.asarray(S.sum(axis=1)).ravel()
-        out[rows] = 0.5 * sums[:, None] * self.X[rows] - S @ self.X
+        sums, product = self._edges.product(entries, self.X, rows)
+        out[rows] = 0.5 * sums[:, None] * self.X[rows] - product
 
-    def _narrow_scatter(self, rows: slice, out: np.ndarray, into: np.ndarray) -> np.ndarray:
+    def _narrow_scatter(self, rows: slice, out: Array, into: Array) -> Array:
+        xp, d = namespace(out), self.X.shape[1]
         X, W = self.X[rows], self.weights[rows]
         Y = W[:, :, None] * out[rows][:, None, :]
         Y += into[rows][:, :, None] * X[:, None, :]
-        d = X.shape[1]
-        G = X.T @ Y.reshape(len(X), -1)
-        return G.reshape(d, -1, d).transpose(1, 0, 2).astype(np.float64)
+        G = X.T @ xp.reshape(Y, (len(X), -1))
+        G = xp.permute_dims(xp.reshape(G, (d, self.n_bases, d)), (1, 0, 2))
+        return xp.astype(G, xp.float64)
 
-    def _wide_scatter(self, b: int, blocks: range, out: np.ndarray, into: np.ndarray) -> np.ndarray:
-        d = self.X.shape[1]
-        G = np.zeros((d, d))
+    def _wide_scatter(self, b: int, blocks: range, out: Array, into: Array) -> Array:
+        xp, d = namespace(out), self.X.shape[1]
+        G = xp.zeros((d, d), dtype=xp.float64, device=device(out))
         for block in blocks:
             rows, chosen = self._blocks[block], self._members[block][b]
             X = self.X[rows][chosen]
@@ -130,41 +139,40 @@ class PairOperator:
             G += X.T @ Y
         return G
 
-    def _narrow_forms(self, rows: slice, M: np.ndarray, MX: np.ndarray, Q: np.ndarray) -> None:
+    def _narrow_forms(self, rows: slice, M: Array, MX: Array, Q: Array) -> None:
         X, W = self.X[rows], self.weights[rows]
-        product = (X @ M).reshape(len(X), self.n_bases, X.shape[1])
+        product = namespace(X).reshape(X @ M, (len(X), self.n_bases, X.shape[1]))
         Q[rows] = (product @ X[:, :, None])[:, :, 0]
         MX[rows] = (W[:, None, :] @ product)[:, 0, :]
 
-    def _wide_forms(self, block: int, M: np.ndarray, MX: np.ndarray, Q: np.ndarray) -> None:
+    def _wide_forms(self, block: int, M: Array, MX: Array, Q: Array) -> None:
         rows = self._blocks[block]
         X, W = self.X[rows], self.weights[rows]
         MX_rows, Q_rows = MX[rows], Q[rows]  # views
         for b, chosen in enumerate(self._members[block]):
             X_b = X[chosen]
-            product = X_b @ M[b]
-            Q_rows[chosen, b] = np.einsum("nd,nd->n", product, X_b)
+            product = X_b @ M[b, ...]
+            Q_rows[chosen, b] = row_dot(product, X_b)
             product *= W[chosen, b, None]
             MX_rows[chosen] += product
 
-    def _pair_forms(
-        self, rows: slice, MX: np.ndarray, Q: np.ndarray, own: np.ndarray, result: np.ndarray
-    ) -> None:
-        i, j = self.pairs[rows].T
-        cross = np.einsum("pd,pd->p", MX[i], self.X[j])
-        other = np.einsum("pm,pm->p", self.weights[i], Q[j])
+    def _pair_forms(self, rows: slice, MX: Array, Q: Array, own: Array, result: Array) -> None:
+        i, j = self._ends[0, rows], self._ends[1, rows]
+        cross = row_dot(MX[i], self.X[j])
+        other = row_dot(self.weights[i], Q[j])
         result[rows] = own[i] - 2.0 * cross + other
 
-    def _graph(self, data: np.ndarray) -> sparse.csr_array:
-        n = len(self.X)
-        return sparse.csr_array((data, self._indices, self._indptr), shape=(n, n))
-
-    def _rows_that_matter(self) -> list[list[np.ndarray | slice]]:
+    def _rows_that_matter(self) -> list[list[Array | slice]]:
         """By block and basis: rows with weight and the other ends of their pairs."""
+        xp = namespace(self.X)
+        everything: list[Array | slice] = [slice(None)] * self.n_bases
+        if is_tensor(self.X):  # gathering costs more than it saves
+            return [everything] * len(self._blocks)
         used = self.weights != 0
-        ones = np.ones(len(self.pairs), dtype=self.X.dtype)
-        matters = used | ((self._graph(ones).T @ used.astype(self.X.dtype)) > 0)
-        members: list[list[np.ndarray | slice]] = []
+        ones = xp.ones(len(self.pairs), dtype=self.X.dtype)
+        reached = self._edges.transposed_product(ones, ones, used.astype(self.X.dtype)) > 0
+        matters = used | reached
+        members: list[list[Array | slice]] = []
         for rows in self._blocks:
             block = matters[rows]
             # Gathering most of the rows costs more than it saves.
@@ -175,11 +183,3 @@ class PairOperator:
                 ]
             )
         return members
-
-
-def _sum(parts: list[np.ndarray]) -> np.ndarray:
-    """In the order of the parts, so that the result does not depend on the threads."""
-    total = parts[0]
-    for part in parts[1:]:
-        total += part
-    return total

@@ -2,13 +2,17 @@
 
 import numpy as np
 
+from plml.backend.arrays import Array, device, is_tensor, namespace
 from plml.backend.threads import ALONE, Crew
 
+#: Odd quintics a y + b y^3 + c y^5: the first ones lift small values fast, the last ones (the
+#: Newton-Schulz step of order three) converge to the sign.
+_SIGN_STEPS = ((3.4445, -4.775, 2.0315),) * 12 + ((1.875, -1.25, 0.375),) * 5
 #: From so many dimensions on a decomposition takes longer than handing it over.
 _WORTH_A_THREAD = 32
 
 
-def project_simplex(V: np.ndarray) -> np.ndarray:
+def project_simplex(V: Array) -> Array:
     r"""argmin_W ||W - V||_F^2 subject to W >= 0 and every row of W summing to one.
 
     Sorts each row once, O(n m log m) (Duchi et al., ICML 2008).
@@ -17,14 +21,15 @@ def project_simplex(V: np.ndarray) -> np.ndarray:
     ----------
     V : (n, m) array
     """
-    n, m = V.shape
+    xp = namespace(V)
     # The projection is invariant to a shift of the row; this one keeps the sums small.
-    V = V - V.max(axis=1, keepdims=True)
-    descending = -np.sort(-V, axis=1)
-    excess = np.cumsum(descending, axis=1) - 1.0
-    n_active = (descending * np.arange(1, m + 1) > excess).sum(axis=1)
-    threshold = excess[np.arange(n), n_active - 1] / n_active
-    return np.maximum(V - threshold[:, None], 0.0)
+    V = V - xp.max(V, axis=1, keepdims=True)
+    descending = xp.sort(V, axis=1, descending=True)
+    excess = xp.cumulative_sum(descending, axis=1) - 1.0
+    counts = xp.arange(1, V.shape[1] + 1, dtype=V.dtype, device=device(V))
+    n_active = xp.sum(xp.astype(descending * counts > excess, xp.int64), axis=1)
+    threshold = xp.take_along_axis(excess, n_active[:, None] - 1, axis=1) / n_active[:, None]
+    return xp.clip(V - threshold, 0.0, None)
 
 
 def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
@@ -56,12 +61,12 @@ def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
     return above
 
 
-def project_box(v: np.ndarray, lower: float = 0.0, upper: float = 1.0) -> np.ndarray:
+def project_box(v: Array, lower: float = 0.0, upper: float = 1.0) -> Array:
     """argmin_w ||w - v||^2 subject to lower <= w <= upper."""
-    return np.clip(v, lower, upper)
+    return namespace(v).clip(v, lower, upper)
 
 
-def project_psd(S: np.ndarray, crew: Crew = ALONE) -> np.ndarray:
+def project_psd(S: Array, crew: Crew = ALONE) -> Array:
     """argmin_P ||P - S||_F^2 subject to P positive semidefinite, for symmetric S.
 
     Parameters
@@ -69,16 +74,41 @@ def project_psd(S: np.ndarray, crew: Crew = ALONE) -> np.ndarray:
     S : (..., d, d) array, symmetric
     crew : threads that share the matrices
     """
+    if is_tensor(S):
+        return _positive_part(S)
     flat = S.reshape(-1, *S.shape[-2:])
     if S.shape[-1] < _WORTH_A_THREAD:
         return _positive_part(flat).reshape(S.shape)
     return np.stack(crew.map(_positive_part, list(flat))).reshape(S.shape)
 
 
-def _positive_part(S: np.ndarray) -> np.ndarray:
-    eigenvalues, vectors = np.linalg.eigh(S)
-    scaled = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))[..., None, :]
-    return scaled @ np.swapaxes(scaled, -1, -2)
+def _positive_part(S: Array) -> Array:
+    xp = namespace(S)
+    eigenvalues, vectors = xp.linalg.eigh(S)
+    scaled = vectors * xp.sqrt(xp.clip(eigenvalues, 0.0, None))[..., None, :]
+    return scaled @ scaled.mT if is_tensor(S) else scaled @ np.swapaxes(scaled, -1, -2)
+
+
+def project_psd_by_sign(S: Array) -> Array:
+    """``project_psd`` without eigenvalues: (S)_+ = (S + |S|) / 2 with |S| = S sign(S).
+
+    The sign comes from a quintic iteration that is matrix products alone, which a GPU does many
+    times faster than it decomposes. Eigenvalues within 1e-6 of zero, relative to the largest, may
+    keep a part of their sign: an error of that size, for the iterations of a solver; certificates
+    use ``project_psd``.
+
+    Parameters
+    ----------
+    S : (..., d, d) array, symmetric
+    """
+    xp = namespace(S)
+    norm = xp.sqrt(xp.sum(S * S, axis=(-2, -1), keepdims=True))
+    Y = S / xp.where(norm > 0, norm, xp.ones_like(norm))
+    for a, b, c in _SIGN_STEPS:
+        square = Y @ Y
+        Y = a * Y + (b * square + c * (square @ square)) @ Y
+    absolute = S @ Y
+    return 0.25 * (2.0 * S + absolute + xp.matrix_transpose(absolute))
 
 
 def psd_factor(M: np.ndarray, rank_tolerance: float = 0.0) -> np.ndarray:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from plml.backend.arrays import dot
 from plml.solvers.problem import Callback, Evaluation, Monitor, Problem, Solution
 
 
@@ -67,7 +68,7 @@ def fista_step(problem: Problem, state: FistaState, *, restart: bool) -> FistaSt
         x = problem.project(state.y - gradient / beta)
         at_x = problem.evaluate(x)
         step = x - state.y
-        linear, square = float(np.vdot(gradient, step)), float(np.vdot(step, step))
+        linear, square = dot(gradient, step), dot(step, step)
         model = at_y.value + linear + 0.5 * beta * square
         # Both sides carry rounding errors of this size; without the slack beta would
         # double for ever once the iterates stand still.
@@ -76,7 +77,7 @@ def fista_step(problem: Problem, state: FistaState, *, restart: bool) -> FistaSt
             break
         beta *= 2.0
     momentum = x - state.x
-    if restart and float(np.vdot(state.y - x, momentum)) > 0.0:
+    if restart and dot(state.y - x, momentum) > 0.0:
         return FistaState(x, at_x, x, 1.0, beta)
     t = 0.5 * (1.0 + sqrt(1.0 + 4.0 * state.t**2))
     return FistaState(x, at_x, x + (state.t - 1.0) / t * momentum, t, beta)

@@ -1,10 +1,8 @@
 """Accelerated projected gradient for a convex quadratic over a product of simple sets."""
 
-from math import sqrt
-from typing import Protocol
+from typing import Any, Protocol
 
-import numpy as np
-
+from plml.backend.arrays import Array, namespace, row_dot
 from plml.backend.threads import Crew
 from plml.solvers.problem import Callback, Monitor, Solution
 
@@ -19,27 +17,27 @@ class RowQuadratic(Protocol):
     is the step.
     """
 
-    linear: np.ndarray  # (n, m), b
-    metric: np.ndarray  # (n, 1)
+    linear: Array  # (n, m), b
+    metric: Array  # (n, 1)
     blocks: list[slice]  # rows that are worked on together
     crew: Crew
 
-    def product(self, x: np.ndarray, rows: slice) -> np.ndarray:
+    def product(self, x: Array, rows: slice) -> Array:
         """Rows of H x."""
         ...
 
-    def project_rows(self, v: np.ndarray, hint: np.ndarray) -> np.ndarray:
+    def project_rows(self, v: Array, hint: Array) -> Array:
         """Rows onto their sets; the (n,) hint is read and written, and starts at -1."""
         ...
 
-    def value_and_gap(self, x: np.ndarray, product: np.ndarray) -> tuple[float, float]:
+    def value_and_gap(self, x: Array, product: Array) -> tuple[float, float]:
         """The objective, and a relative upper bound on its distance to the minimum."""
         ...
 
 
 def accelerated(
     problem: RowQuadratic,
-    x0: np.ndarray,
+    x0: Array,
     *,
     tol: float,
     max_iter: int,
@@ -60,44 +58,45 @@ def accelerated(
     callback : called at every look at the certificate
     """
     monitor = Monitor(tol, callback)
-    x, y, moved = x0.copy(), x0.copy(), np.empty_like(x0)
-    Hx = np.empty_like(x)
-    hint = np.full(len(x0), -1.0, dtype=x0.dtype)
+    xp = namespace(x0)
+    x, y, moved = xp.asarray(x0, copy=True), xp.asarray(x0, copy=True), xp.empty_like(x0)
+    Hx = xp.empty_like(x)
+    hint = -xp.ones_like(x0[:, 0])
     share = problem.crew.map
     share(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
-    Hy = Hx.copy()
+    Hy = xp.asarray(Hx, copy=True)
     value, gap = problem.value_and_gap(x, Hx)
     if monitor.done(0, value, gap):
         return monitor.solution(x, value, gap, 0)
 
-    def step(rows: slice) -> float:
+    def step(rows: slice) -> Any:
         """New x from y; how far the momentum points uphill."""
         gradient = Hy[rows] * 2.0
         gradient += problem.linear[rows]
         gradient /= problem.metric[rows]
         new = problem.project_rows(y[rows] - gradient, hint[rows])
-        np.subtract(new, x[rows], out=moved[rows])
+        moved[rows] = new - x[rows]
         x[rows] = new
-        new_less_y = y[rows]
-        np.subtract(new_less_y, new, out=new_less_y)
-        new_less_y *= moved[rows]
-        return float(np.vdot(problem.metric[rows], new_less_y.sum(axis=1, keepdims=True)))
+        uphill = row_dot(y[rows] - new, moved[rows])
+        return xp.sum(problem.metric[rows, 0] * uphill)
 
     def extrapolate(rows: slice) -> None:
         """New products, and y beyond x by the momentum."""
         product = problem.product(x, rows)
-        np.multiply(moved[rows], momentum, out=y[rows])
-        y[rows] += x[rows]
+        y[rows] = moved[rows] * momentum + x[rows]
         change = product - Hx[rows]
         change *= momentum
         change += product
         Hy[rows] = change
         Hx[rows] = product
 
-    t, momentum, iteration = 1.0, 0.0, 0
+    # Kept where the arrays are: no iteration waits for the host.
+    one = xp.ones_like(x0[0, 0])
+    t, momentum, iteration = one, 0.0 * one, 0
     for iteration in range(1, max_iter + 1):
         uphill = sum(share(step, problem.blocks)) > 0.0
-        t, previous = (1.0, 1.0) if uphill else (0.5 * (1.0 + sqrt(1.0 + 4.0 * t * t)), t)
+        previous = xp.where(uphill, one, t)
+        t = xp.where(uphill, one, 0.5 * (1.0 + xp.sqrt(1.0 + 4.0 * t * t)))
         momentum = (previous - 1.0) / t
         share(extrapolate, problem.blocks)
         if iteration % _CHECK_EVERY == 0 or iteration == max_iter:

@@ -4,6 +4,7 @@ from collections import deque
 
 import numpy as np
 
+from plml.backend.arrays import Array, dot, like, namespace, on_host
 from plml.solvers.problem import Callback, Evaluation, Monitor, Problem, Solution
 
 _MEMORY = 10
@@ -40,6 +41,7 @@ def projected_lbfgs(
     max_iter : evaluations at the most
     callback : called at every accepted point
     """
+    xp = namespace(x0)
     lower, upper = bounds
     monitor = Monitor(tol, callback)
     x, evaluation = x0, problem.evaluate(x0)
@@ -47,8 +49,8 @@ def projected_lbfgs(
     n_evaluations = 1
     gap = problem.gap(x, evaluation, gradient)
     best = x, evaluation.value, gap
-    steps: deque[np.ndarray] = deque(maxlen=_MEMORY)
-    changes: deque[np.ndarray] = deque(maxlen=_MEMORY)
+    steps: deque[Array] = deque(maxlen=_MEMORY)
+    changes: deque[Array] = deque(maxlen=_MEMORY)
     done = monitor.done(n_evaluations, evaluation.value, gap)
     while not done and n_evaluations < max_iter:
         held = ((x <= lower) & (gradient > 0.0)) | ((x >= upper) & (gradient < 0.0))
@@ -56,7 +58,7 @@ def projected_lbfgs(
         direction = lbfgs_direction(steps, changes, gradient, free)
         step = 1.0
         if not steps:  # nothing is known of the curvature: move a fraction of the box
-            largest = float(np.abs(direction).max())
+            largest = float(xp.max(xp.abs(direction)))
             step = 0.1 * (upper - lower) / largest if largest > 0.0 else 0.0
         left = max_iter - n_evaluations
         trial = _search(problem, x, evaluation, gradient, direction, step, bounds, left)
@@ -69,7 +71,7 @@ def projected_lbfgs(
             continue
         new_gradient = problem.gradient(trial.evaluation)
         s, y = trial.x - x, new_gradient - gradient
-        if float(np.vdot(s, y)) > 1e-12 * float(np.vdot(y, y)) ** 0.5:
+        if dot(s, y) > 1e-12 * dot(y, y) ** 0.5:
             steps.append(s)
             changes.append(y)
         x, evaluation, gradient = trial.x, trial.evaluation, new_gradient
@@ -102,8 +104,8 @@ def _search(
     """The first point along the projected arc with a sufficient decrease."""
     n_evaluations = 0
     while step > _SHORTEST_STEP and n_evaluations < max_evaluations:
-        new_x = np.clip(x + step * direction, *bounds)
-        slope = float(np.vdot(gradient, new_x - x))
+        new_x = namespace(x).clip(x + step * direction, *bounds)
+        slope = dot(gradient, new_x - x)
         if slope >= 0.0:
             return _Trial(x, None, n_evaluations)
         new = problem.evaluate(new_x)
@@ -117,11 +119,11 @@ def _search(
 
 
 def lbfgs_direction(
-    steps: "deque[np.ndarray]",
-    changes: "deque[np.ndarray]",
-    gradient: np.ndarray,
-    free: np.ndarray,
-) -> np.ndarray:
+    steps: "deque[Array]",
+    changes: "deque[Array]",
+    gradient: Array,
+    free: Array,
+) -> Array:
     """-H g over the free coordinates, zero elsewhere, by the two-loop recursion on coefficients.
 
     Parameters
@@ -131,10 +133,10 @@ def lbfgs_direction(
     free : (n,) boolean array
     """
     k = len(steps)
-    basis = np.stack([*steps, *changes, gradient]) * free
-    G = np.asarray(basis @ basis.T, dtype=np.float64)
-    coefficients = two_loop_coefficients(G, k)
-    return coefficients.astype(basis.dtype) @ basis
+    xp = namespace(gradient)
+    basis = xp.stack([*steps, *changes, gradient]) * free
+    G = on_host(basis @ basis.T).astype(np.float64)
+    return like(two_loop_coefficients(G, k), basis, basis.dtype) @ basis
 
 
 def two_loop_coefficients(G: np.ndarray, k: int) -> np.ndarray:

@@ -1,12 +1,21 @@
 """Stage 2: large-margin basis metrics (equations 5 to 9), by the dual."""
 
+import sys
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from plml.backend.arrays import (
+    Array,
+    device,
+    dot,
+    is_tensor,
+    like,
+    namespace,
+    segment_sum,
+    total,
+)
 from plml.backend.threads import crew
 from plml.ops.pairs import PairOperator
-from plml.ops.projections import project_box, project_psd
+from plml.ops.projections import project_box, project_psd, project_psd_by_sign
 from plml.solvers.fista import fista
 from plml.solvers.problem import Callback, Evaluation, Iteration, Solution
 from plml.solvers.quasi_newton import projected_lbfgs
@@ -14,6 +23,8 @@ from plml.stages.triplets import Triplets
 
 #: Gaps below this are left to double precision.
 _SINGLE_PRECISION_TOL = 1e-4
+#: Above so many features the matrix sign beats the eigenvalues on a GPU.
+_SIGN_PAYS = 32
 
 
 class MetricsDual:
@@ -35,6 +46,7 @@ class MetricsDual:
     triplets : Triplets
     regularization, pull : alpha_1, alpha_2
     center : (m, d, d) array of positive semidefinite matrices; by default zero
+    exact : whether the projections are exact; an iteration on a GPU can do with less
     """
 
     def __init__(
@@ -43,73 +55,85 @@ class MetricsDual:
         triplets: Triplets,
         regularization: float,
         pull: float,
-        center: np.ndarray | None = None,
+        center: Array | None = None,
+        exact: bool = True,
     ) -> None:
-        m, d = pairs.n_bases, pairs.X.shape[1]
-        self.center = np.zeros((m, d, d)) if center is None else center
+        xp, place = namespace(pairs.X), device(pairs.X)
+        m, d, n_pairs = pairs.n_bases, pairs.X.shape[1], len(triplets.pairs)
+        zero = xp.zeros((m, d, d), dtype=xp.float64, device=place)
+        self.center = zero if center is None else center
         self.pairs = pairs
         self.triplets = triplets
         self.regularization = regularization
         self.pull = pull
-        self._is_target = (np.arange(len(triplets.pairs)) < triplets.n_target_pairs).astype(float)
+        self.exact = exact
+        self._target, self._impostor = (
+            like(ends, pairs.X) for ends in (triplets.target, triplets.impostor)
+        )
+        is_target = xp.arange(n_pairs, device=place) < triplets.n_target_pairs
+        self._is_target = xp.astype(is_target, xp.float64)
         self.target_scatter = pairs.scatter(self._is_target)
 
-    def project(self, gamma: np.ndarray) -> np.ndarray:
+    def project(self, gamma: Array) -> Array:
         """Onto the box."""
         return project_box(gamma)
 
-    def metrics(self, gamma: np.ndarray) -> np.ndarray:
+    def metrics(self, gamma: Array) -> Array:
         """M_b = (-K_b)_+ / (2 alpha_1), the optimality condition below equation 8."""
         scatter = self.pairs.scatter(self._coefficients(gamma))
-        return project_psd(self.center + scatter / (2.0 * self.regularization), self.pairs.crew)
+        S = self.center + scatter / (2.0 * self.regularization)
+        if is_tensor(S) and not self.exact and S.shape[-1] > _SIGN_PAYS:
+            return project_psd_by_sign(S)
+        return project_psd(S, self.pairs.crew)
 
-    def evaluate(self, gamma: np.ndarray) -> Evaluation:
+    def evaluate(self, gamma: Array) -> Evaluation:
         """g(gamma), keeping the metrics for the gradient."""
         M = self.metrics(gamma)
         # ||(-K)_+||^2 / (4 alpha_1) = alpha_1 ||M||^2.
         center = self.center
-        value = self.regularization * (np.vdot(M, M) - np.vdot(center, center)) - gamma.sum()
-        return Evaluation(float(value), M)
+        value = self.regularization * (dot(M, M) - dot(center, center)) - total(gamma)
+        return Evaluation(value, M)
 
-    def gradient(self, evaluation: Evaluation) -> np.ndarray:
+    def gradient(self, evaluation: Evaluation) -> Array:
         """-1 + d^2_i(x_i, x_k) - d^2_i(x_i, x_j), under the metrics of the evaluation."""
         return self._margins(self.pairs.distances(evaluation.cache)) - 1.0
 
-    def gap(self, gamma: np.ndarray, evaluation: Evaluation, gradient: np.ndarray) -> float:
+    def gap(self, gamma: Array, evaluation: Evaluation, gradient: Array) -> float:
         """(primal - dual) / primal at the metrics of gamma; the hinge losses are [-gradient]_+."""
         primal = self._primal(evaluation.cache, gradient)
         return relative_gap(primal, -evaluation.value)
 
-    def primal(self, M: np.ndarray) -> float:
+    def primal(self, M: Array) -> float:
         """Equation 5 at M."""
         return self._primal(M, self._margins(self.pairs.distances(M)) - 1.0)
 
-    def _primal(self, M: np.ndarray, slack: np.ndarray) -> float:
+    def _primal(self, M: Array, slack: Array) -> float:
         # alpha_2 sum_ij d_ij^2 = <M, A* 1_targets>: d x d work instead of another pass over pairs.
-        penalty = self.regularization * float(np.sum((M - self.center) ** 2))
-        pull = self.pull * float(np.vdot(M, self.target_scatter))
-        return penalty + float(np.maximum(-slack, 0.0).sum()) + pull
+        penalty = self.regularization * total((M - self.center) ** 2)
+        pull = self.pull * dot(M, self.target_scatter)
+        return penalty + total(namespace(slack).clip(-slack, 0.0, None)) + pull
 
-    def triplet_scatter(self, gamma: np.ndarray) -> np.ndarray:
+    def triplet_scatter(self, gamma: Array) -> Array:
         """sum_ijk gamma_ijk W_ib C_ijk, an (m, d, d) array."""
         return self.pairs.scatter(self._triplet_coefficients(gamma))
 
-    def _triplet_coefficients(self, gamma: np.ndarray) -> np.ndarray:
-        t, n_pairs = self.triplets, len(self.triplets.pairs)
-        return np.bincount(t.impostor, gamma, n_pairs) - np.bincount(t.target, gamma, n_pairs)
+    def _triplet_coefficients(self, gamma: Array) -> Array:
+        n_pairs = len(self.triplets.pairs)
+        pushed = segment_sum(gamma, self._impostor, n_pairs)
+        return pushed - segment_sum(gamma, self._target, n_pairs)
 
-    def _coefficients(self, gamma: np.ndarray) -> np.ndarray:
+    def _coefficients(self, gamma: Array) -> Array:
         return self._triplet_coefficients(gamma) - self.pull * self._is_target
 
-    def _margins(self, distances: np.ndarray) -> np.ndarray:
-        return distances[self.triplets.impostor] - distances[self.triplets.target]
+    def _margins(self, distances: Array) -> Array:
+        return distances[self._impostor] - distances[self._target]
 
 
 class Metrics(NamedTuple):
     """Basis metrics (m, d, d) with the float64 certificate of exactly these matrices."""
 
-    M: np.ndarray
-    gamma: np.ndarray
+    M: Array
+    gamma: Array
     objective: float
     gap: float
     converged: bool
@@ -119,12 +143,12 @@ class Metrics(NamedTuple):
 
 def relative_gap(primal: float, dual: float) -> float:
     """(primal - dual) / primal; the primal is positive wherever there are triplets."""
-    return max(primal - dual, 0.0) / max(primal, np.finfo(float).tiny)
+    return max(primal - dual, 0.0) / max(primal, sys.float_info.min)
 
 
 def learn_metrics(
-    X: np.ndarray,
-    weights: np.ndarray,
+    X: Array,
+    weights: Array,
     triplets: Triplets,
     regularization: float,
     pull: float,
@@ -132,7 +156,7 @@ def learn_metrics(
     solver: str,
     tol: float,
     max_iter: int,
-    gamma: np.ndarray | None = None,
+    gamma: Array | None = None,
     callback: Callback | None = None,
 ) -> Metrics:
     """Basis metrics with a relative duality gap of at most ``tol``.
@@ -151,17 +175,19 @@ def learn_metrics(
     gamma : (n_triplets,) array, a warm start
     """
     # Distances do not depend on the origin; this one keeps the products accurate.
-    X = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+    xp = namespace(X)
+    X = X - xp.astype(xp.mean(xp.astype(X, xp.float64), axis=0), X.dtype)
     with crew() as threads:
 
-        def dual(dtype: Any) -> MetricsDual:
-            pairs = PairOperator(X.astype(dtype), weights.astype(dtype), triplets.pairs, threads)
-            return MetricsDual(pairs, triplets, regularization, pull)
+        def dual(dtype: Any, exact: bool) -> MetricsDual:
+            as_dtype = [xp.astype(array, dtype) for array in (X, weights)]
+            pairs = PairOperator(*as_dtype, triplets.pairs, threads)
+            return MetricsDual(pairs, triplets, regularization, pull, exact=exact)
 
-        exact = dual(np.float64)
+        exact = dual(xp.float64, True)
         solution = None
         for dtype, phase_tol in _phases(X, solver, tol):
-            problem = exact if dtype == np.float64 else dual(dtype)
+            problem = exact if dtype == xp.float64 else dual(dtype, False)
             options: dict[str, Any] = {"tol": phase_tol, "callback": callback}
             if solution is None:
                 solution = _minimize(problem, gamma, solver, max_iter, options)
@@ -175,7 +201,7 @@ def learn_metrics(
     return metrics
 
 
-def _phases(X: np.ndarray, solver: str, tol: float) -> list[tuple[Any, float]]:
+def _phases(X: Array, solver: str, tol: float) -> list[tuple[Any, float]]:
     """The dtypes of the products, one after the other, each with the gap to reach.
 
     Single precision carries the automatic solver nearly all the way at half the cost, unless the
@@ -183,29 +209,31 @@ def _phases(X: np.ndarray, solver: str, tol: float) -> list[tuple[Any, float]]:
     """
     if solver == "fista":
         return [(X.dtype, tol)]
-    largest = float(np.abs(X).max(initial=0.0))
-    if not 1e-6 < largest < 1e6:
-        return [(np.float64, tol)]
-    return [(np.float32, max(0.99 * tol, _SINGLE_PRECISION_TOL)), (np.float64, tol)]
+    xp = namespace(X)
+    if not 1e-6 < float(xp.max(xp.abs(X))) < 1e6:
+        return [(xp.float64, tol)]
+    return [(xp.float32, max(0.99 * tol, _SINGLE_PRECISION_TOL)), (xp.float64, tol)]
 
 
 def _minimize(
     problem: MetricsDual,
-    gamma: np.ndarray | None,
+    gamma: Array | None,
     solver: str,
     max_iter: int,
     options: dict[str, Any],
 ) -> Solution:
     n_triplets = len(problem.triplets.target)
+    xp, place = namespace(problem.pairs.X), device(problem.pairs.X)
+    zero = xp.zeros(n_triplets, dtype=xp.float64, device=place)
     if n_triplets == 0:
-        return Solution(np.empty(0), 0.0, 0.0, True, False, 0, ())
+        return Solution(zero, 0.0, 0.0, True, False, 0, ())
     if solver == "fista":
-        start = np.zeros(n_triplets)
+        start = zero
         return fista(problem, start, max_iter=max_iter, check_every=5, **options)
     start = _uniform_start(problem) if gamma is None else gamma
     solution = projected_lbfgs(problem, start, bounds=(0.0, 1.0), max_iter=max_iter, **options)
     left = max_iter - solution.n_iter
-    single = problem.pairs.X.dtype == np.float32
+    single = problem.pairs.X.dtype == xp.float32
     if solution.converged or solution.interrupted or left < 1 or single:
         return solution
     # Its line search compares values and gives up where they agree to rounding; FISTA's steps
@@ -213,11 +241,12 @@ def _minimize(
     return solution.followed_by(fista(problem, solution.x, restart=True, max_iter=left, **options))
 
 
-def _certified(problem: MetricsDual, solution: Solution, dtype: np.dtype, tol: float) -> Metrics:
+def _certified(problem: MetricsDual, solution: Solution, dtype: Any, tol: float) -> Metrics:
     """The metrics of a solution as they are returned, with the certificate of exactly these."""
     evaluation = problem.evaluate(solution.x)
-    M = evaluation.cache.astype(dtype)
-    objective = problem.primal(M.astype(np.float64))
+    xp = namespace(evaluation.cache)
+    M = xp.astype(evaluation.cache, dtype)
+    objective = problem.primal(xp.astype(M, xp.float64))
     gap = relative_gap(objective, -evaluation.value)
     n_iter = max(solution.n_iter, 1)
     history = solution.history
@@ -226,13 +255,15 @@ def _certified(problem: MetricsDual, solution: Solution, dtype: np.dtype, tol: f
     return Metrics(M, solution.x, objective, gap, gap <= tol, n_iter, history)
 
 
-def _uniform_start(problem: MetricsDual) -> np.ndarray:
+def _uniform_start(problem: MetricsDual) -> Array:
     """The best of gamma = 1/2, 1/4, 1/8, ...: data in large units ends at tiny gammas."""
-    gamma = np.full(len(problem.triplets.target), 0.5)
-    value = problem.evaluate(gamma).value
-    while value > 0.0 or len(gamma) * gamma[0] > 1e-3:
-        smaller = problem.evaluate(0.5 * gamma).value
+    xp, place = namespace(problem.pairs.X), device(problem.pairs.X)
+    ones = xp.ones(len(problem.triplets.target), dtype=xp.float64, device=place)
+    size = 0.5
+    value = problem.evaluate(size * ones).value
+    while value > 0.0 or len(ones) * size > 1e-3:
+        smaller = problem.evaluate(0.5 * size * ones).value
         if smaller >= value:
             break
-        gamma, value = 0.5 * gamma, smaller
-    return gamma
+        size, value = 0.5 * size, smaller
+    return size * ones

@@ -6,6 +6,20 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import ArpackError, eigsh
 
+from plml.backend.arrays import (
+    Array,
+    crew_for,
+    device,
+    dot,
+    is_tensor,
+    like,
+    namespace,
+    on_host,
+    row_dot,
+    share_of_memory,
+    sparse_product,
+    total,
+)
 from plml.backend.threads import Crew, crew, one_blas_thread
 from plml.ops.projections import project_simplex, project_simplex_from
 from plml.solvers.fista import fista
@@ -33,64 +47,67 @@ class WeightProblem:
 
     def __init__(
         self,
-        X: np.ndarray,
-        anchors: np.ndarray,
+        X: Array,
+        anchors: Array,
         locality: float,
         smoothness: float,
         laplacian: sparse.sparray,
     ) -> None:
-        X = X.astype(np.float64, copy=False)
-        U = anchors.astype(np.float64, copy=False)
+        xp = namespace(X)
+        X, U = (xp.astype(array, xp.float64, copy=False) for array in (X, anchors))
         # Weights sum to one, so nothing here depends on the origin: take the one that keeps
         # ||x||^2 - 2 <x, u> + ||u||^2 accurate.
-        center = U.mean(axis=0)
+        center = xp.mean(U, axis=0)
         X, U = X - center, U - center
         XU = X @ U.T
-        x2 = np.einsum("nd,nd->n", X, X)
-        distances = np.maximum(x2[:, None] - 2.0 * XU + np.einsum("md,md->m", U, U), 0.0)
+        x2 = row_dot(X, X)
+        distances = xp.clip(x2[:, None] - 2.0 * XU + row_dot(U, U), 0.0, None)
         self.A = U @ U.T
         self.B = locality * distances - 2.0 * XU
         self.constant = x2
         self.smoothness = smoothness
         self.laplacian = sparse.csr_array(laplacian.astype(np.float64))
-        self.nearest_anchor = distances.argmin(axis=1)
+        self._laplacian_product = sparse_product(self.laplacian, self.B)
+        self.nearest_anchor = xp.argmin(distances, axis=1)
 
-    def start(self) -> np.ndarray:
+    def start(self) -> Array:
         """W^0: all weight on the nearest anchor."""
-        W = np.zeros_like(self.B)
-        W[np.arange(len(W)), self.nearest_anchor] = 1.0
-        return W
+        xp = namespace(self.B)
+        numbers = xp.arange(self.B.shape[1], device=device(self.B))
+        return xp.astype(self.nearest_anchor[:, None] == numbers, xp.float64)
 
     def fits_single_precision(self) -> bool:
         """Whether float32 can hold the problem."""
-        largest = max(float(np.abs(a).max(initial=0.0)) for a in (self.A, self.B))
+        xp = namespace(self.B)
+        largest = max(float(xp.max(xp.abs(array))) for array in (self.A, self.B))
         return 1e-15 < largest < 1e15
 
-    def project(self, W: np.ndarray) -> np.ndarray:
+    def project(self, W: Array) -> Array:
         """Rows onto the simplex."""
         return project_simplex(W)
 
-    def evaluate(self, W: np.ndarray) -> Evaluation:
+    def evaluate(self, W: Array) -> Evaluation:
         """g(W), keeping W A + lambda_2 L W for the gradient."""
-        quadratic = W @ self.A + self.smoothness * (self.laplacian @ W)
-        value = np.vdot(W, quadratic) + np.vdot(W, self.B) + self.constant.sum()
-        return Evaluation(float(value), quadratic)
+        quadratic = W @ self.A + self.smoothness * self._laplacian_product(W)
+        value = dot(W, quadratic) + dot(W, self.B) + total(self.constant)
+        return Evaluation(value, quadratic)
 
-    def gradient(self, evaluation: Evaluation) -> np.ndarray:
+    def gradient(self, evaluation: Evaluation) -> Array:
         """2 (W A + lambda_2 L W) + B."""
         return 2.0 * evaluation.cache + self.B
 
-    def gap(self, W: np.ndarray, evaluation: Evaluation, gradient: np.ndarray) -> float:
+    def gap(self, W: Array, evaluation: Evaluation, gradient: Array) -> float:
         """Frank-Wolfe gap sum_i (<g_i, W_i> - min_b g_ib) over g(W): bounds (g(W) - g*) / g(W)."""
-        gap = float(self._row_gaps(W, gradient).sum())
-        return max(gap, 0.0) / max(evaluation.value, float(self._row_floors().sum()))
+        gap = total(self._row_gaps(W, gradient))
+        return max(gap, 0.0) / max(evaluation.value, total(self._row_floors()))
 
-    def _row_gaps(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        return np.einsum("nm,nm->n", gradient, W) - gradient.min(axis=1)
+    def _row_gaps(self, W: Array, gradient: Array) -> Array:
+        return row_dot(gradient, W) - namespace(gradient).min(gradient, axis=1)
 
-    def _row_floors(self) -> np.ndarray:
+    def _row_floors(self) -> Array:
         """G >= 0; where it vanishes (all rows equal) rounding of this size is all that is left."""
-        scale = self.constant + np.abs(self.B).sum(axis=1)
+        xp = namespace(self.B)
+        scale = self.constant + xp.sum(xp.abs(self.B), axis=1)
         return np.finfo(float).eps * scale + np.finfo(float).tiny
 
 
@@ -113,24 +130,27 @@ class QueryWeightProblem(WeightProblem):
 
     def __init__(
         self,
-        queries: np.ndarray,
-        anchors: np.ndarray,
+        queries: Array,
+        anchors: Array,
         locality: float,
         smoothness: float,
-        training_weights: np.ndarray,
+        training_weights: Array,
         similarity: sparse.csr_array,
     ) -> None:
         degrees = sparse.diags_array(np.asarray(similarity.sum(axis=1)).ravel())
         super().__init__(queries, anchors, locality, smoothness, degrees)
-        W = training_weights.astype(np.float64, copy=False)
-        self.B = self.B - 2.0 * smoothness * (similarity @ W)
-        self.constant = self.constant + smoothness * (similarity @ np.einsum("nm,nm->n", W, W))
+        xp = namespace(training_weights)
+        W = xp.astype(training_weights, xp.float64, copy=False)
+        product = sparse_product(similarity, W)
+        self.B = self.B - 2.0 * smoothness * product(W)
+        self.constant = self.constant + smoothness * product(row_dot(W, W)[:, None])[:, 0]
 
-    def gap(self, W: np.ndarray, evaluation: Evaluation, gradient: np.ndarray) -> float:
+    def gap(self, W: Array, evaluation: Evaluation, gradient: Array) -> float:
         """The largest relative Frank-Wolfe gap of a row."""
-        values = np.einsum("nm,nm->n", W, evaluation.cache + self.B) + self.constant
-        gaps = np.maximum(self._row_gaps(W, gradient), 0.0)
-        return float((gaps / np.maximum(values, self._row_floors())).max())
+        xp = namespace(self.B)
+        values = row_dot(xp.astype(W, xp.float64), evaluation.cache + self.B) + self.constant
+        gaps = xp.clip(self._row_gaps(W, gradient), 0.0, None)
+        return float(xp.max(gaps / xp.maximum(values, self._row_floors())))
 
 
 class RowWeightProblem:
@@ -147,23 +167,26 @@ class RowWeightProblem:
     """
 
     def __init__(self, problem: WeightProblem, dtype: Any, crew: Crew) -> None:
+        xp = namespace(problem.B)
         self.problem = problem
-        self.crew = crew
-        self.A = problem.A.astype(dtype)
-        self.linear = problem.B.astype(dtype)
+        self.crew = crew_for(problem.B, crew)
+        self.A = xp.astype(problem.A, dtype)
+        self.linear = xp.astype(problem.B, dtype)
         L = problem.laplacian
         degrees = L.diagonal()
-        norm = 2.0 * np.linalg.norm(problem.A, 2)
-        norm = norm + 2.0 * problem.smoothness * _normalized_norm(L, degrees) * degrees
-        self.metric = np.maximum(norm, np.finfo(dtype).tiny)[:, None].astype(dtype)
+        bound = 2.0 if is_tensor(problem.B) else _normalized_norm(L, degrees)
+        norm = 2.0 * np.linalg.norm(on_host(problem.A), 2)
+        norm = norm + 2.0 * problem.smoothness * bound * degrees
+        self.metric = like(np.maximum(norm, 1e-30)[:, None], problem.B, dtype)
         n, m = self.linear.shape
-        self.blocks = crew.cut(n, _BLOCK_ELEMENTS // m)
-        scaled = sparse.csr_array(problem.smoothness * L).astype(dtype)
-        self._laplacians = [scaled[rows] for rows in self.blocks]
+        elements = share_of_memory(self.linear, _BLOCK_ELEMENTS)
+        self.blocks = self.crew.cut(n, elements // m)
+        scaled = sparse.csr_array(problem.smoothness * L)
+        self._products = [sparse_product(scaled[rows], self.linear) for rows in self.blocks]
 
-    def product(self, x: np.ndarray, rows: slice) -> np.ndarray:
+    def product(self, x: Array, rows: slice) -> Array:
         """W A + lambda_2 L W."""
-        result = self._laplacians[rows.start // self._block_size] @ x
+        result = self._products[rows.start // self._block_size](x)
         result += x[rows] @ self.A
         return result
 
@@ -171,18 +194,14 @@ class RowWeightProblem:
     def _block_size(self) -> int:
         return self.blocks[0].stop
 
-    def project_rows(self, v: np.ndarray, hint: np.ndarray) -> np.ndarray:
+    def project_rows(self, v: Array, hint: Array) -> Array:
         """Onto the simplex; the hint is the threshold."""
-        return project_simplex_from(v, hint)
+        return project_simplex(v) if is_tensor(v) else project_simplex_from(v, hint)
 
-    def value_and_gap(self, x: np.ndarray, product: np.ndarray) -> tuple[float, float]:
+    def value_and_gap(self, x: Array, product: Array) -> tuple[float, float]:
         """G(W) and its relative Frank-Wolfe gap."""
         problem = self.problem
-        value = float(
-            np.einsum("nm,nm->", x, product, dtype=np.float64)
-            + np.einsum("nm,nm->", x, self.linear, dtype=np.float64)
-            + problem.constant.sum()
-        )
+        value = total(row_dot(x, product + self.linear)) + total(problem.constant)
         gradient = 2.0 * product + self.linear
         return value, problem.gap(x, Evaluation(value, product), gradient)
 
@@ -204,20 +223,21 @@ def learn_weights(
     if solver == "fista":
         with one_blas_thread():  # n x m x m products
             return fista(problem, problem.start(), tol=tol, max_iter=max_iter, callback=callback)
+    xp = namespace(problem.B)
     with crew() as threads:
 
-        def minimize(dtype: Any, start: np.ndarray, tol: float, max_iter: int) -> Solution:
+        def minimize(dtype: Any, start: Array, tol: float, max_iter: int) -> Solution:
             rows = RowWeightProblem(problem, dtype, threads)
-            start = start.astype(dtype)
+            start = xp.astype(start, dtype)
             return accelerated(rows, start, tol=tol, max_iter=max_iter, callback=callback)
 
         if not problem.fits_single_precision():
-            return minimize(np.float64, problem.start(), tol, max_iter)
-        solution = minimize(np.float32, problem.start(), max(0.99 * tol, 1e-4), max_iter)
-        W = project_simplex(solution.x.astype(np.float64))
+            return minimize(xp.float64, problem.start(), tol, max_iter)
+        solution = minimize(xp.float32, problem.start(), max(0.99 * tol, 1e-4), max_iter)
+        W = project_simplex(xp.astype(solution.x, xp.float64))
         # No iteration where the float64 certificate of these weights closes as well.
         left = 0 if solution.interrupted else max_iter - solution.n_iter
-        return solution.followed_by(minimize(np.float64, W, tol, left))
+        return solution.followed_by(minimize(xp.float64, W, tol, left))
 
 
 def query_similarity(

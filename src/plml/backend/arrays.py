@@ -1,0 +1,238 @@
+"""NumPy and PyTorch beneath one array namespace, and what the array API lacks.
+
+The stages and solvers are written against the array namespace of their input
+(array-api-compat). What it has no word for lies here: a choice of device, inner products
+accumulated in float64, segment sums, the largest entries of a row, sparse products.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from plml.backend.threads import ALONE, Crew
+
+try:
+    import array_api_compat
+except ImportError:  # a machine with scikit-learn and without a package index
+    from sklearn.externals import array_api_compat
+
+#: A NumPy array or a PyTorch tensor.
+Array = Any
+
+
+def namespace(*arrays: Array) -> Any:
+    """The array namespace that all of them belong to."""
+    return array_api_compat.array_namespace(*arrays)
+
+
+def device(x: Array) -> Any:
+    """The device of x, as the ``device=`` of the namespace's functions."""
+    return array_api_compat.device(x)
+
+
+def is_tensor(x: object) -> bool:
+    """Whether x is a PyTorch tensor; torch is not imported to find out."""
+    return bool(array_api_compat.is_torch_array(x))
+
+
+def check_device(device: str) -> None:
+    """A ``ValueError`` of one line where nothing can run on the device."""
+    if device == "cpu":
+        return
+    try:
+        import torch
+    except ImportError:
+        raise ValueError(
+            f'device={device!r} needs PyTorch: pip install "plml[gpu]", or use device="cpu"'
+        ) from None
+    kind = device.partition(":")[0]
+    if kind not in ("cuda", "torch"):
+        raise ValueError(f'unknown device {device!r}: use "cpu", "cuda" or "cuda:0"')
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device={device!r}: PyTorch {torch.__version__} finds no GPU; install its CUDA build "
+            'and a driver, or use device="cpu"'
+        )
+    number = device.partition(":")[2]
+    if (
+        kind == "cuda"
+        and number
+        and not (number.isdigit() and int(number) < torch.cuda.device_count())
+    ):
+        raise ValueError(f"device={device!r}: there are {torch.cuda.device_count()} GPUs, from 0")
+
+
+def to_device(x: Array, device: str) -> Array:
+    """An array where the device works: a NumPy array for "cpu", else a tensor.
+
+    ``"torch"`` is PyTorch on the processor, so that the same code can be tested without a GPU.
+    A tensor that is already on a GPU stays there.
+    """
+    if device == "cpu":
+        return on_host(x)
+    import torch
+
+    if is_tensor(x) and x.is_cuda:
+        return x
+    place = "cpu" if device == "torch" else device
+    return torch.as_tensor(x, device=place) if is_tensor(x) else torch.tensor(x, device=place)
+
+
+def on_host(x: Array) -> np.ndarray:
+    """The same values as a NumPy array."""
+    return x.detach().cpu().numpy() if is_tensor(x) else np.asarray(x)
+
+
+def like(values: Any, x: Array, dtype: Any = None) -> Array:
+    """Values in the namespace and on the device of x; their dtype, or the one given."""
+    if not is_tensor(x):
+        return np.asarray(on_host(values), dtype=dtype)
+    import torch
+
+    values = values if is_tensor(values) else torch.from_numpy(np.ascontiguousarray(values))
+    return values.to(device=x.device, dtype=dtype)
+
+
+def dot(a: Array, b: Array) -> float:
+    """<a, b> over all entries."""
+    if is_tensor(a):
+        return float((a.reshape(-1) @ b.reshape(-1)).item())
+    return float(np.vdot(a, b))
+
+
+def row_dot(a: Array, b: Array) -> Array:
+    """<a_i, b_i> of all rows (the last axis)."""
+    if is_tensor(a):
+        return (a * b).sum(-1)
+    return np.einsum("...d,...d->...", a, b)
+
+
+def total(x: Array) -> float:
+    """The sum of all entries, accumulated in float64."""
+    if is_tensor(x):
+        import torch
+
+        return float(x.sum(dtype=torch.float64).item())
+    return float(np.sum(x, dtype=np.float64))
+
+
+def segment_sum(values: Array, segments: Array, n: int) -> Array:
+    """Sum of the values of every segment 0 to n - 1, float64.
+
+    Parameters
+    ----------
+    values : (p,) array
+    segments : (p,) integer array
+    n : how many segments
+    """
+    if not is_tensor(values):
+        return np.bincount(segments, values, n)
+    import torch
+
+    result = torch.zeros(n, dtype=torch.float64, device=values.device)
+    return result.index_add_(0, segments, values.to(torch.float64))
+
+
+def largest_of_rows(scores: Array, k: int) -> Array:
+    """Column numbers (n, k) of the k largest of every row, largest first."""
+    if is_tensor(scores):
+        return scores.topk(k, dim=1).indices
+    negative = -scores
+    top = np.argpartition(negative, k - 1, axis=1)[:, :k]
+    order = np.argsort(np.take_along_axis(negative, top, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(top, order, axis=1)
+
+
+def share_of_memory(x: Array, on_processor: int) -> int:
+    """Elements of a temporary array: a fixed number on the processor, a part of what is free on
+    a GPU.
+    """
+    if not (is_tensor(x) and x.is_cuda):
+        return on_processor
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(x.device)
+    return max(on_processor, free // (16 * x.element_size()))
+
+
+def sparse_product(matrix: sparse.csr_array, like_x: Array) -> Callable[[Array], Array]:
+    """The function x -> matrix @ x, with the matrix kept where x lives and in its dtype."""
+    if not is_tensor(like_x):
+        matrix = matrix.astype(like_x.dtype)
+        return lambda x: matrix @ x
+    import torch
+
+    tensor = torch.sparse_csr_tensor(
+        torch.from_numpy(matrix.indptr.astype(np.int64)),
+        torch.from_numpy(matrix.indices.astype(np.int64)),
+        torch.from_numpy(matrix.data),
+        size=matrix.shape,
+        dtype=like_x.dtype,
+        device=like_x.device,
+    )
+    return lambda x: tensor @ x
+
+
+class Edges:
+    """A sparse matrix with fixed positions and changing entries, one a pair (i, j).
+
+    Parameters
+    ----------
+    pairs : (n_pairs, 2) integer array of rows and columns
+    n : the matrix is n x n
+    like_x : an array of the namespace, device and dtype of the products
+    """
+
+    def __init__(self, pairs: np.ndarray, n: int, like_x: Array) -> None:
+        self.n = n
+        self._x = like_x
+        self._order, self._indptr, self._indices = _compressed(pairs[:, 0], pairs[:, 1], n)
+        if is_tensor(like_x):
+            transposed = _compressed(pairs[:, 1], pairs[:, 0], n)
+            self._transposed = [like(part, like_x) for part in transposed]
+            arrays = (self._order, self._indptr, self._indices)
+            self._order, self._indptr, self._indices = (like(part, like_x) for part in arrays)
+
+    def entries(self, values: Array) -> Array:
+        """Values of the pairs in the order and dtype that the products want."""
+        return namespace(values).astype(values[self._order], self._x.dtype, copy=False)
+
+    def product(self, entries: Array, x: Array, rows: slice) -> tuple[Array, Array]:
+        """Row sums of some rows of the matrix, and those rows of its product with x."""
+        indptr = self._indptr[rows.start : rows.stop + 1]
+        first, last = int(indptr[0]), int(indptr[-1])
+        parts = (entries[first:last], self._indices[first:last], indptr - first)
+        shape = (rows.stop - rows.start, self.n)
+        if not is_tensor(x):
+            matrix = sparse.csr_array(parts, shape=shape)
+            return np.asarray(matrix.sum(axis=1)).ravel(), matrix @ x
+        matrix = _tensor_csr(*parts, shape)
+        return matrix @ x.new_ones(self.n), matrix @ x
+
+    def transposed_product(self, values: Array, entries: Array, x: Array) -> Array:
+        """The transposed matrix times x."""
+        if not is_tensor(x):
+            parts = (entries, self._indices, self._indptr)
+            return sparse.csr_array(parts, shape=(self.n, self.n)).T @ x
+        order, indptr, indices = self._transposed
+        return _tensor_csr(values[order].to(x.dtype), indices, indptr, (self.n, self.n)) @ x
+
+
+def _compressed(rows: np.ndarray, columns: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
+    """Order, row pointers and columns of a matrix in compressed rows."""
+    order = np.argsort(rows, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
+    return order, indptr, columns[order]
+
+
+def _tensor_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> Array:
+    import torch
+
+    return torch.sparse_csr_tensor(indptr, indices, data, size=shape)
+
+
+def crew_for(x: Array, crew: Crew) -> Crew:
+    """Threads share the work on NumPy arrays; PyTorch shares it itself."""
+    return ALONE if is_tensor(x) else crew
