@@ -287,7 +287,7 @@ def test_constant_features_and_all_rows_equal(blobs):
         ("tol", 0.0),
         ("max_iter", 0),
         ("solver", "newton"),
-        ("device", "abacus"),
+        ("device", 3),
         ("n_jobs", 1.5),
         ("random_state", "seed"),
     ],
@@ -406,3 +406,10 @@ class TestSML:
         )
         assert model.get_mahalanobis_matrix().shape == (75, 4, 4)
         assert len(model.get_feature_names_out()) == len(model.components_)
+
+
+@pytest.mark.parametrize("device", ["abacus", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_in_one_line(blobs, device):
+    with pytest.raises(ValueError, match=f"device.*{device}|PyTorch") as error:
+        PLML(device=device).fit(*blobs)
+    assert "\n" not in str(error.value)

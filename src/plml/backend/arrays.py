@@ -16,7 +16,7 @@ from plml.backend.threads import ALONE, Crew
 try:
     import array_api_compat
 except ImportError:  # a machine with scikit-learn and without a package index
-    from sklearn.externals import array_api_compat
+    from sklearn.externals import array_api_compat  # type: ignore[no-redef]
 
 #: A NumPy array or a PyTorch tensor.
 Array = Any

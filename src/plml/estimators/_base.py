@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from plml.backend.arrays import Array, check_device, is_tensor, like, on_host, to_device
 from plml.backend.threads import limit_threads
 from plml.stages.search import vote
 
@@ -41,7 +42,10 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         y : (n_samples,) class labels
         """
         self._validate_params()
+        check_device(self._device)
         names = _column_names(X)
+        tensor = X
+        X, y = (on_host(part) if is_tensor(part) else part for part in (X, y))
         X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
         if names is not None:
             self.feature_names_in_ = names  # of frames that scikit-learn does not know, too
@@ -54,7 +58,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         self._remember(X, codes, classes)
         with self._threads():
-            self._learn(X, codes)
+            self._learn(self._place(tensor if _stays(tensor, X) else X), codes)
         for trouble in self._troubles():
             warnings.warn(trouble, stacklevel=2)
         return self
@@ -67,7 +71,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         X : (n_queries, n_features) array or data frame
         """
         check_is_fitted(self)
-        return self.classes_[self._predict_codes(self._validate_queries(X))]
+        return follow(self.classes_[self._predict_codes(self._validate_queries(X))], X)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Share of the nearest training instances in each class, columns as in ``classes_``.
@@ -79,7 +83,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         X : (n_queries, n_features) array or data frame
         """
         check_is_fitted(self)
-        return self._shares(self._validate_queries(X))
+        return follow(self._shares(self._validate_queries(X)), X)
 
     def kneighbors(
         self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
@@ -107,10 +111,11 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(
                 f"n_neighbors={k} is more than the {available} instances to choose from"
             )
-        X = None if X is None else self._validate_queries(X)
+        queries = None if X is None else self._validate_queries(X)
         with self._threads():
-            squared, neighbors = self._search(X, int(k))
-        return (np.sqrt(squared), neighbors) if return_distance else neighbors
+            squared, neighbors = (on_host(part) for part in self._search(queries, int(k)))
+        neighbors = follow(neighbors, X)
+        return (follow(np.sqrt(squared), X), neighbors) if return_distance else neighbors
 
     def get_mahalanobis_matrix(self, X: Any = None) -> np.ndarray:
         """The metric matrix at each point, (n_queries, n_features, n_features).
@@ -121,7 +126,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """
         check_is_fitted(self)
         with self._threads():
-            return self._metrics_at(None if X is None else self._validate_queries(X))
+            return follow(self._metrics_at(None if X is None else self._validate_queries(X)), X)
 
     def pair_distance(self, pairs: Any, squared: bool = False) -> np.ndarray:
         """Distance within each pair, under the metric at its *first* point.
@@ -134,7 +139,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         squared : return squared distances
         """
         check_is_fitted(self)
-        pairs = np.asarray(pairs)
+        given, pairs = pairs, on_host(pairs)
         if pairs.ndim != 3 or pairs.shape[1] != 2:
             raise ValueError(
                 f"pairs must have shape (n_pairs, 2, {self.n_features_in_}), got {pairs.shape}"
@@ -142,7 +147,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         first, second = self._validate_pair_points(pairs)
         with self._threads():
             result = self._squared_distances(first, second)
-        return result if squared else np.sqrt(result)
+        return follow(result if squared else np.sqrt(result), given)
 
     @abstractmethod
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
@@ -176,7 +181,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 f"n_neighbors={self.n_neighbors} is more than the {len(self._fit_X)} training rows"
             )
         with self._threads():
-            _, neighbors = self._search(X, self.n_neighbors)
+            neighbors = on_host(self._search(X, self.n_neighbors)[1])
         return vote(self._fit_codes[neighbors], len(self.classes_))
 
     def _predict_codes(self, X: np.ndarray) -> np.ndarray:
@@ -184,7 +189,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _validate_queries(self, X: Any) -> np.ndarray:
         names, fitted_names = _column_names(X), getattr(self, "feature_names_in_", None)
-        X = validate_data(self, X, dtype=FLOAT_TYPES, reset=False)
+        X = validate_data(self, on_host(X) if is_tensor(X) else X, dtype=FLOAT_TYPES, reset=False)
         if names is not None and fitted_names is not None and list(names) != list(fitted_names):
             raise ValueError(
                 "The feature names should match those that were passed during fit, in that order: "
@@ -203,8 +208,35 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         )
         return first, second
 
+    @property
+    def _device(self) -> str:
+        """The parameter, where the estimator has one."""
+        return getattr(self, "device", "cpu")
+
+    def _place(self, X: Array) -> Array:
+        """X where the work is done: on the device, or where it already is on a GPU.
+
+        A model that was fitted on a GPU works on the processor where there is none.
+        """
+        try:
+            check_device(self._device)
+        except ValueError:
+            return on_host(X)
+        return to_device(X, self._device)
+
     def _threads(self) -> AbstractContextManager[None]:
         return limit_threads(getattr(self, "n_jobs", None))
+
+
+def _stays(tensor: Any, validated: np.ndarray) -> bool:
+    """Whether a tensor on a GPU can be used as it is."""
+    on_gpu = is_tensor(tensor) and tensor.is_cuda
+    return bool(on_gpu and str(tensor.dtype).endswith(validated.dtype.name))
+
+
+def follow(result: np.ndarray, X: Any) -> Array:
+    """A result where the query came from: tensors for tensors, where labels are numbers."""
+    return like(result, X) if is_tensor(X) and result.dtype.kind in "biuf" else result
 
 
 def class_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

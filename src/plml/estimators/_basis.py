@@ -1,21 +1,30 @@
 """Classifiers whose metric at x is a convex combination of basis metrics (equation 2)."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from plml.estimators._base import NeighborClassifier
+from plml.backend.arrays import Array, device, like, on_host
+from plml.estimators._base import NeighborClassifier, follow
 from plml.ops.distances import combine_bases, local_pairs
 from plml.stages.search import LocalMetricIndex, index_vectors, query_vectors
+
+
+class Placed(NamedTuple):
+    """Training data and its index on one device."""
+
+    X: Array
+    weights: Array
+    metric_index: LocalMetricIndex
 
 
 class BasisMetricClassifier(NeighborClassifier):
     """M(x) = sum_b w_b(x) M_b, so neighbours are a maximum inner product search.
 
-    A subclass sets ``basis_metrics_`` (m, d, d) and ``weights_`` (n, m), calls ``_build_index``,
-    and answers ``_weights_at``.
+    A subclass sets ``basis_metrics_`` (m, d, d) and ``weights_`` (n, m), NumPy arrays both, and
+    answers ``_weights_at``.
     """
 
     basis_metrics_: np.ndarray
@@ -30,7 +39,7 @@ class BasisMetricClassifier(NeighborClassifier):
         """
         check_is_fitted(self)
         with self._threads():
-            return self._weights(None if X is None else self._validate_queries(X))
+            return follow(self._weights(None if X is None else self._validate_queries(X)), X)
 
     def index_vectors(self) -> np.ndarray:
         """(x_j, q_j) for every training instance, q_jb = x_j^T M_b x_j: (n_samples, d + m).
@@ -50,29 +59,48 @@ class BasisMetricClassifier(NeighborClassifier):
         X : (n_queries, n_features) array or data frame, or None for the training instances
         """
         check_is_fitted(self)
-        X = None if X is None else self._validate_queries(X)
-        points = self._fit_X if X is None else X
+        queries = None if X is None else self._validate_queries(X)
+        points = self._fit_X if queries is None else queries
         with self._threads():
-            return query_vectors(points, self._weights(X), self.basis_metrics_)
+            return follow(query_vectors(points, self._weights(queries), self.basis_metrics_), X)
 
     @abstractmethod
-    def _weights_at(self, X: np.ndarray) -> np.ndarray:
-        """(n_queries, m) weights of new points."""
+    def _weights_at(self, X: Array) -> Array:
+        """(n_queries, m) weights of new points, where these are."""
 
     def _weights(self, X: np.ndarray | None) -> np.ndarray:
-        return self.weights_ if X is None else self._weights_at(X)
+        return self.weights_ if X is None else on_host(self._weights_at(self._place(X)))
 
-    def _build_index(self, X: np.ndarray) -> None:
-        self._index = LocalMetricIndex(X, self.basis_metrics_)
+    def _placed(self, like_x: Array) -> "Placed":
+        """What a search needs, on the device of an array; made once a device."""
+        if not hasattr(self, "_copies"):
+            self._copies: dict[str, Placed] = {}
+        key = str(device(like_x))
+        if key not in self._copies:
+            X, weights, M = (
+                like(array, like_x) for array in (self._fit_X, self.weights_, self.basis_metrics_)
+            )
+            self._copies[key] = Placed(X, weights, LocalMetricIndex(X, M))
+        return self._copies[key]
 
-    def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _forget_copies(self) -> None:
+        """Of an earlier fit."""
+        self.__dict__.pop("_copies", None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the copies on devices: they are made again where the model goes."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_copies"}
+
+    def _search(self, X: np.ndarray | None, k: int) -> tuple[Array, Array]:
+        Q = self._place(self._fit_X if X is None else X)
+        placed = self._placed(Q)
         if X is None:
-            return self._index.search(self._fit_X, self.weights_, k, np.arange(len(self._fit_X)))
-        return self._index.search(X, self._weights_at(X), k)
+            return placed.metric_index.search(Q, placed.weights, k, like(np.arange(len(Q)), Q))
+        return placed.metric_index.search(Q, self._weights_at(Q), k)
 
     def _squared_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         candidates = np.arange(len(second))[:, None]
-        weights = self._weights_at(first)
+        weights = self._weights(first)
         return local_pairs(first, weights, self.basis_metrics_, second, candidates)[:, 0]
 
     def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:

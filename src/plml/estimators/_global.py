@@ -6,6 +6,8 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from plml.backend.arrays import Array, namespace
+from plml.estimators._base import follow
 from plml.ops.projections import psd_factor
 
 
@@ -32,7 +34,7 @@ class GlobalMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         (n_queries, rank of the metric) array
         """
         check_is_fitted(self)
-        return self._validate_queries(X) @ self.components_.T
+        return follow(self._validate_queries(X) @ self.components_.T, X)
 
     def _set_components(self) -> None:
         M = self.basis_metrics_[0]
@@ -43,8 +45,8 @@ class GlobalMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _weights_at(self, X: np.ndarray) -> np.ndarray:
-        return np.ones((len(X), 1), dtype=X.dtype)
+    def _weights_at(self, X: Array) -> Array:
+        return namespace(X).ones_like(X[:, :1])
 
     def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
         """The one matrix at every point, as a read-only view."""

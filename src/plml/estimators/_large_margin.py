@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from plml.backend.arrays import like, on_host
 from plml.estimators._basis import BasisMetricClassifier
 from plml.progress import gap_progress
 from plml.solvers.problem import history_arrays
@@ -37,7 +38,7 @@ class LargeMarginClassifier(BasisMetricClassifier):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions({"auto", "fista"})],
-        "device": [StrOptions({"cpu"})],
+        "device": [str],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
     }
@@ -57,7 +58,7 @@ class LargeMarginClassifier(BasisMetricClassifier):
 
     def _set_preparation(self, preparation: Any, dtype: np.dtype) -> None:
         """Set the fitted attributes that do not depend on ``regularization``."""
-        self.weights_ = preparation.weights.astype(dtype, copy=False)
+        self.weights_ = on_host(preparation.weights).astype(dtype, copy=False)
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         self._learn_at(X, y, self.regularization)
@@ -82,7 +83,7 @@ class LargeMarginClassifier(BasisMetricClassifier):
         with gap_progress("stage 2, metrics", tol, self.verbose) as callback:
             return learn_metrics(
                 X,
-                preparation.weights.astype(X.dtype, copy=False),
+                like(preparation.weights, X, X.dtype),
                 preparation.triplets,
                 regularization,
                 self.pull,
@@ -94,13 +95,14 @@ class LargeMarginClassifier(BasisMetricClassifier):
             )
 
     def _set_fitted(self, X: np.ndarray, preparation: Preparation, metrics: Metrics) -> None:
-        self._set_preparation(preparation, X.dtype)
-        self.basis_metrics_ = metrics.M
+        self._forget_copies()
+        self._set_preparation(preparation, on_host(X[:1]).dtype)
+        self.basis_metrics_ = on_host(metrics.M)
         self.objective_ = metrics.objective
         self.dual_gap_ = metrics.gap
         self.n_iter_ = metrics.n_iter
         self.history_ = {"metrics": history_arrays(metrics.history)}
-        self._build_index(X)
+        self._placed(X)
 
     def _troubles(self) -> Iterator[Warning]:
         yield from classes_of_one(self._fit_codes, self.classes_)

@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from plml.backend.arrays import Array, like
 from plml.estimators._base import NeighborClassifier
 from plml.estimators._large_margin import classes_of_one, zero_metric
 from plml.progress import gap_progress
@@ -37,7 +38,7 @@ class LargeMarginNeighbors(NeighborClassifier):
         "validation_fraction": [Interval(Real, 0, 1, closed="neither"), None],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "device": [StrOptions({"cpu"})],
+        "device": [str],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -66,11 +67,13 @@ class LargeMarginNeighbors(NeighborClassifier):
         if hasattr(self, "validation_error_"):
             del self.validation_error_
         self._groups = self._group(X, y)
-        self._center = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-        self._unit = float(np.sqrt(np.mean((X - self._center) ** 2, dtype=np.float64))) or 1.0
-        self._data = self._lmnn_data(X, y, self._groups)
+        host = self._fit_X
+        self._center = host.mean(axis=0, dtype=np.float64).astype(host.dtype)
+        self._unit = float(np.sqrt(np.mean((host - self._center) ** 2, dtype=np.float64))) or 1.0
+        self._targets = target_neighbors(X, y, self.n_targets)
+        data = self._lmnn_data(X, y, self._groups, self._targets)
         if self.validation_fraction is None:
-            learned = self._run(self._data, lambda M: False)
+            learned = self._run(data, lambda M: False)
         else:
             learned = self._stop_early(X, y)
         self.objective_ = self.push * learned.objective
@@ -79,20 +82,21 @@ class LargeMarginNeighbors(NeighborClassifier):
         self.history_ = {"metrics": history_arrays(learned.history)}
         return learned.M / self._unit**2
 
-    def _lmnn_data(self, X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> LmnnData:
+    def _lmnn_data(
+        self, X: Array, y: np.ndarray, groups: np.ndarray, targets: np.ndarray
+    ) -> LmnnData:
         pull = (1.0 - self.push) / self.push
         n_groups = int(self._groups.max()) + 1
-        targets = target_neighbors(X, y, self.n_targets)
         return LmnnData(self._in_units(X), y, groups, n_groups, targets, pull)
 
-    def _in_units(self, X: np.ndarray) -> np.ndarray:
+    def _in_units(self, X: Array) -> Array:
         """About the mean and in units of the standard deviation, whatever those of the data are."""
-        return (X - self._center) / np.asarray(self._unit, dtype=X.dtype)
+        return (X - like(self._center, X)) / like(np.asarray(self._unit), X, X.dtype)
 
     def _stop_early(self, X: np.ndarray, y: np.ndarray) -> Lmnn:
         """Learn on a part and keep the metrics with the fewest errors on the rest."""
         train, held_out = self._hold_out(y)
-        in_units = self._in_units(X)
+        in_units = self._in_units(self._fit_X)
         best: list[tuple[float, np.ndarray]] = []
 
         def observe(M: np.ndarray) -> bool:
@@ -103,9 +107,13 @@ class LargeMarginNeighbors(NeighborClassifier):
             errors = [error for error, _ in best]
             return len(errors) > 2 and min(errors[-2:]) >= min(errors[:-2])
 
-        learned = self._run(self._lmnn_data(X[train], y[train], self._groups[train]), observe)
+        X_train, y_train = X[like(train, X)], y[train]
+        targets = target_neighbors(X_train, y_train, self.n_targets)
+        part = self._lmnn_data(X_train, y_train, self._groups[train], targets)
+        learned = self._run(part, observe)
         self.validation_error_, M = min(best, key=lambda pair: pair[0])
-        objective = find_violations(self._data, M).objective
+        everything = self._lmnn_data(X, y, self._groups, self._targets)
+        objective = find_violations(everything, M).objective
         return learned._replace(M=M, objective=objective, gap=np.nan)
 
     def _hold_out(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +162,8 @@ class LargeMarginNeighbors(NeighborClassifier):
         if len(M) not in (1, len(self.classes_)) or getattr(self, "n_metrics", None) is not None:
             raise ValueError('decision="energy" needs one metric a class: leave n_metrics=None')
         with self._threads():
-            energy = energies(self._data, M, self._in_units(X), len(self.classes_))
+            data = self._lmnn_data(self._fit_X, self._fit_codes, self._groups, self._targets)
+            energy = energies(data, M, self._in_units(X), len(self.classes_))
         return softmax(-energy, axis=1)
 
     @property

@@ -8,6 +8,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
 
+from plml.backend.arrays import is_tensor, like, on_host
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.progress import task_progress
 
@@ -65,6 +66,7 @@ def cross_validate_path(
     tol : relative gap within the folds
     """
     splits = _checked_splits(cv, X, y, estimator.n_neighbors)
+    n_jobs = 1 if is_tensor(X) else n_jobs  # one GPU
     jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(_fold_path)(clone(estimator).set_params(verbose=0), X, y, train, test, values, tol)
         for train, test in splits
@@ -118,15 +120,16 @@ def _fold_path(
     tol: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Accuracies and gaps of one fold; every value starts where the one before ended."""
-    X_train, y_train = X[train], y[train]
-    estimator._remember(X_train, y_train, np.arange(y.max() + 1))
+    X_train, y_train = X[like(np.arange(len(y))[train], X)], y[train]
+    X_test = X[like(np.arange(len(y))[test], X)]
+    estimator._remember(on_host(X_train), y_train, np.arange(y.max() + 1))
     preparation = estimator._prepare(X_train, y_train)
     scores, gaps, gamma = [], [], None
     for value in values:
         metrics = estimator._learn_metrics(X_train, preparation, float(value), tol, gamma)
         gamma = metrics.gamma
         estimator._set_fitted(X_train, preparation, metrics)
-        scores.append(np.mean(estimator._predict_codes(X[test]) == y[test]))
+        scores.append(np.mean(estimator._predict_codes(X_test) == y[test]))
         gaps.append(metrics.gap)
     return np.array(scores), np.array(gaps)
 

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from plml.backend.arrays import Array, like, namespace, on_host
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
 from plml.progress import gap_progress
 from plml.solvers.problem import Solution, history_arrays
@@ -87,7 +88,10 @@ class SmoothLocalMetric(LargeMarginClassifier):
 
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> SmoothPreparation:
         """Graph, anchors, weights and triplets."""
-        squared, neighbors = euclidean_neighbors(X, max(self.n_graph_neighbors, SCALE_NEIGHBOR))
+        squared, neighbors = (
+            on_host(part)
+            for part in euclidean_neighbors(X, max(self.n_graph_neighbors, SCALE_NEIGHBOR))
+        )
         laplacian = graph_laplacian(similarity_graph(squared, neighbors, self.n_graph_neighbors))
         anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state)).centers
         problem = WeightProblem(X, anchors, self.locality, self.smoothness, laplacian)
@@ -99,8 +103,9 @@ class SmoothLocalMetric(LargeMarginClassifier):
                 max_iter=self.max_iter,
                 callback=callback,
             )
-        weights = solution.x.astype(X.dtype)
-        at_weights = problem.evaluate(weights.astype(np.float64))
+        xp = namespace(X)
+        weights = xp.astype(solution.x, X.dtype)
+        at_weights = problem.evaluate(xp.astype(weights, xp.float64))
         gap = problem.gap(weights, at_weights, problem.gradient(at_weights))
         return SmoothPreparation(
             weights, self._triplets(X, y), anchors, local_scales(squared), solution, gap
@@ -108,7 +113,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
 
     def _set_preparation(self, preparation: SmoothPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)
-        self.anchors_ = preparation.anchors.astype(dtype, copy=False)
+        self.anchors_ = on_host(preparation.anchors).astype(dtype, copy=False)
         self.weights_gap_ = preparation.gap
         self.weights_n_iter_ = preparation.solution.n_iter
         self._scales = preparation.scales
@@ -122,19 +127,23 @@ class SmoothLocalMetric(LargeMarginClassifier):
         yield from self._gap_trouble("stage 1 (weights)", self.weights_gap_)
         yield from super()._troubles()
 
-    def _weights_at(self, X: np.ndarray) -> np.ndarray:
+    def _weights_at(self, X: Array) -> Array:
+        placed = self._placed(X)
         if self.query_weights == "nearest":
-            _, nearest = euclidean_neighbors(self._fit_X, 1, X)
-            return self.weights_[nearest[:, 0]]
-        squared, neighbors = euclidean_neighbors(
-            self._fit_X, max(self.n_graph_neighbors, SCALE_NEIGHBOR), X
+            _, nearest = euclidean_neighbors(placed.X, 1, X)
+            return placed.weights[nearest[:, 0]]
+        squared, neighbors = (
+            on_host(part)
+            for part in euclidean_neighbors(
+                placed.X, max(self.n_graph_neighbors, SCALE_NEIGHBOR), X
+            )
         )
         problem = QueryWeightProblem(
             X,
-            self.anchors_,
+            like(self.anchors_, X),
             self.locality,
             self.smoothness,
-            self.weights_,
+            placed.weights,
             query_similarity(squared, neighbors, self._scales, self.n_graph_neighbors),
         )
         # Far tighter than tol, so that a query's weights do not depend on its batch.
@@ -143,4 +152,4 @@ class SmoothLocalMetric(LargeMarginClassifier):
         )
         for trouble in self._gap_trouble("the weights of new points", solution.gap):
             warnings.warn(trouble, stacklevel=2)
-        return solution.x.astype(X.dtype, copy=False)
+        return namespace(X).astype(solution.x, X.dtype, copy=False)

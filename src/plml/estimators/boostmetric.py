@@ -142,7 +142,8 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
         self.n_iter_ = max(learned.n_iter, 1)
         self.history_ = {"metrics": history_arrays(learned.history)}
         self._set_components()
-        self._build_index(X)
+        self._forget_copies()
+        self._placed(X)
 
     def _troubles(self) -> Iterator[Warning]:
         yield from classes_of_one(self._fit_codes, self.classes_)

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
+from plml.backend.arrays import Array, like, on_host
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.neighbors import euclidean_neighbors
@@ -113,12 +114,12 @@ class CBLML(LargeMarginClassifier):
 
     def _set_preparation(self, preparation: ClusterPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)
-        self.anchors_ = preparation.anchors.astype(dtype, copy=False)
+        self.anchors_ = on_host(preparation.anchors).astype(dtype, copy=False)
 
     def _troubles(self) -> Iterator[Warning]:
         yield from fewer_anchors(self.n_bases, len(self.anchors_), len(self.weights_))
         yield from super()._troubles()
 
-    def _weights_at(self, X: np.ndarray) -> np.ndarray:
-        _, nearest = euclidean_neighbors(self.anchors_, 1, X)
-        return np.eye(len(self.anchors_), dtype=X.dtype)[nearest[:, 0]]
+    def _weights_at(self, X: Array) -> Array:
+        _, nearest = euclidean_neighbors(like(self.anchors_, X), 1, X)
+        return like(np.eye(len(self.anchors_)), X, X.dtype)[nearest[:, 0]]

@@ -112,9 +112,9 @@ class LMNNMM(LargeMarginNeighbors):
         return kmeans_anchors(X, self.n_metrics, check_random_state(self.random_state)).labels
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        self.basis_metrics_ = self._fit_metrics(X, y).astype(X.dtype)
+        self.basis_metrics_ = self._fit_metrics(X, y).astype(self._fit_X.dtype)
         self.metric_of_ = self._groups
-        self._index = TrainingMetricIndex(X, self.metric_of_, self.basis_metrics_)
+        self._index = TrainingMetricIndex(self._fit_X, self.metric_of_, self.basis_metrics_)
 
     def _troubles(self) -> Iterator[Warning]:
         if self.n_metrics is not None:

@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from plml.backend.arrays import Array, device, namespace, row_dot
 from plml.ops.topk import row_blocks
 
 
-def euclidean_pairs(Q: np.ndarray, X: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+def euclidean_pairs(Q: Array, X: Array, candidates: Array) -> Array:
     """||q_i - x_j||^2 for j in row i of candidates.
 
     Parameters
@@ -18,16 +19,15 @@ def euclidean_pairs(Q: np.ndarray, X: np.ndarray, candidates: np.ndarray) -> np.
     -------
     (q, c) float64 array
     """
-    result = np.empty(candidates.shape)
-    for block in row_blocks(len(Q), candidates.shape[1] * X.shape[1]):
+    xp = namespace(X)
+    result = xp.empty(candidates.shape, dtype=xp.float64, device=device(X))
+    for block in row_blocks(len(Q), candidates.shape[1] * X.shape[1], X):
         difference = _differences(Q[block], X, candidates[block])
-        result[block] = np.einsum("qcd,qcd->qc", difference, difference)
+        result[block] = row_dot(difference, difference)
     return result
 
 
-def local_pairs(
-    Q: np.ndarray, weights: np.ndarray, M: np.ndarray, X: np.ndarray, candidates: np.ndarray
-) -> np.ndarray:
+def local_pairs(Q: Array, weights: Array, M: Array, X: Array, candidates: Array) -> Array:
     """(q_i - x_j)^T (sum_b W_ib M_b) (q_i - x_j) for j in row i of candidates.
 
     The local metric of a query is formed once, never a loop over bases per pair.
@@ -44,18 +44,16 @@ def local_pairs(
     -------
     (q, c) float64 array
     """
-    d = X.shape[1]
-    result = np.empty(candidates.shape)
-    for block in row_blocks(len(Q), d * (d + 2 * candidates.shape[1])):
+    xp, d = namespace(X), X.shape[1]
+    result = xp.empty(candidates.shape, dtype=xp.float64, device=device(X))
+    for block in row_blocks(len(Q), d * (d + 2 * candidates.shape[1]), X):
         metrics = combine_bases(weights[block], M)
         difference = _differences(Q[block], X, candidates[block])
-        result[block] = np.einsum("qcd,qcd->qc", difference @ metrics, difference)
-    return np.maximum(result, 0.0, out=result)
+        result[block] = row_dot(difference @ metrics, difference)
+    return xp.clip(result, 0.0, None)
 
 
-def grouped_pairs(
-    Q: np.ndarray, M: np.ndarray, groups: np.ndarray, X: np.ndarray, candidates: np.ndarray
-) -> np.ndarray:
+def grouped_pairs(Q: Array, M: Array, groups: Array, X: Array, candidates: Array) -> Array:
     """(q_i - x_j)^T M_g (q_i - x_j) with g the group of x_j, for j in row i of candidates.
 
     Parameters
@@ -82,11 +80,13 @@ def grouped_pairs(
     return np.maximum(result, 0.0, out=result)
 
 
-def combine_bases(weights: np.ndarray, M: np.ndarray) -> np.ndarray:
+def combine_bases(weights: Array, M: Array) -> Array:
     """M_i = sum_b W_ib M_b (equation 2): (q, m) weights, (m, d, d) bases -> (q, d, d) float64."""
-    flat = M.reshape(len(M), -1).astype(np.float64, copy=False)
-    return (weights.astype(np.float64, copy=False) @ flat).reshape(-1, *M.shape[1:])
+    xp = namespace(M)
+    flat = xp.astype(xp.reshape(M, (len(M), -1)), xp.float64, copy=False)
+    return xp.reshape(xp.astype(weights, xp.float64, copy=False) @ flat, (-1, *M.shape[1:]))
 
 
-def _differences(Q: np.ndarray, X: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    return Q[:, None, :].astype(np.float64, copy=False) - X[candidates]
+def _differences(Q: Array, X: Array, candidates: Array) -> Array:
+    xp = namespace(X)
+    return xp.astype(Q[:, None, :], xp.float64, copy=False) - X[candidates]

@@ -13,8 +13,18 @@ from collections.abc import Callable
 
 import numpy as np
 
+from plml.backend.arrays import (
+    Array,
+    device,
+    is_tensor,
+    largest_of_rows,
+    namespace,
+    row_dot,
+    share_of_memory,
+)
+
 #: (rows, candidates) -> squared distances; rows (r,), candidates (r, c) -> (r, c) float64
-PairwiseDistances = Callable[[np.ndarray, np.ndarray], np.ndarray]
+PairwiseDistances = Callable[[Array, Array], Array]
 
 _SPARE_CANDIDATES = 8
 _BLOCK_ELEMENTS = 2**22
@@ -31,21 +41,22 @@ class InnerProductIndex:
     vectors : (n, D) array
     """
 
-    def __init__(self, vectors: np.ndarray) -> None:
-        self.radius = float(np.linalg.norm(vectors, axis=1).max()) or 1.0
-        self.vectors = np.ascontiguousarray(vectors / self.radius, dtype=np.float64)
-        self.vectors32 = self.vectors.astype(np.float32)
+    def __init__(self, vectors: Array) -> None:
+        xp = namespace(vectors)
+        self.radius = float(xp.max(xp.sqrt(row_dot(vectors, vectors)))) or 1.0
+        self.vectors = xp.astype(vectors / self.radius, xp.float64)
+        self.vectors32 = xp.astype(self.vectors, xp.float32)
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def search(
         self,
-        queries: np.ndarray,
+        queries: Array,
         n_neighbors: int,
         distances: PairwiseDistances,
-        own: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+        own: Array | None = None,
+    ) -> tuple[Array, Array]:
         """The ``n_neighbors`` nearest of each query, nearest first.
 
         Parameters
@@ -63,22 +74,23 @@ class InnerProductIndex:
         n, k = len(self), n_neighbors
         k_all = k if own is None else k + 1
         n_candidates = min(n, k_all + _SPARE_CANDIDATES)
-        norms = np.linalg.norm(queries, axis=1)
-        norms[norms == 0] = 1.0
+        xp = namespace(queries)
+        norms = xp.sqrt(row_dot(queries, queries))
+        norms = xp.where(norms == 0, xp.ones_like(norms), norms)
         units = queries / norms[:, None]
         candidates = largest_inner_products(
-            np.ascontiguousarray(units, dtype=np.float32), self.vectors32, n_candidates
+            xp.astype(units, xp.float32), self.vectors32, n_candidates
         )
-        rows = np.arange(len(queries))
+        rows = xp.arange(len(queries), device=device(queries))
         d2 = distances(rows, candidates)
         last = d2[:, -1]
         if own is not None:
-            d2 = np.where(candidates == own[:, None], np.inf, d2)
+            d2 = xp.where(candidates == own[:, None], xp.full_like(d2, xp.inf), d2)
         d2, candidates = _sorted_prefix(d2, candidates, k)
         if n_candidates < n:
             # |float32 score - score| <= (D + 3) u |q| |v|, for the last candidate and an outsider.
             bound = 2 * (queries.shape[1] + 3) * _ROUNDOFF_32 * norms * self.radius
-            unproven = np.flatnonzero(~(d2[:, -1] < last - bound))
+            unproven = xp.nonzero(~(d2[:, -1] < last - bound))[0]
             for block in row_blocks(len(unproven), min(n, _COLUMN_BLOCK)):
                 chosen = unproven[block]
                 for row, survivors in zip(
@@ -89,64 +101,72 @@ class InnerProductIndex:
                     d2[row], candidates[row] = _nearest_exactly(row, survivors, k, distances)
         return d2, candidates
 
-    def _survivors(self, units: np.ndarray, k: int) -> list[np.ndarray]:
+    def _survivors(self, units: Array, k: int) -> list[Array]:
         """For each unit query, all rows that float64 rounding leaves among its k largest."""
-        largest = np.full((len(units), k), -np.inf)
+        xp = namespace(units)
+        largest = xp.full((len(units), k), -xp.inf, dtype=xp.float64, device=device(units))
         for columns in self._column_blocks():
-            scores = np.concatenate([largest, units @ self.vectors[columns].T], axis=1)
-            largest = -np.partition(-scores, k - 1, axis=1)[:, :k]
+            scores = xp.concat([largest, units @ self.vectors[columns].T], axis=1)
+            largest = xp.take_along_axis(scores, largest_of_rows(scores, k), axis=1)
         # Less what rounding may hide in the k-th largest score and in an outsider's.
-        threshold = largest.min(axis=1) - 2 * (units.shape[1] + 3) * _ROUNDOFF_64
-        found = []
+        threshold = xp.min(largest, axis=1) - 2 * (units.shape[1] + 3) * _ROUNDOFF_64
+        rows, members = [], []
         for columns in self._column_blocks():
-            above = np.argwhere(units @ self.vectors[columns].T >= threshold[:, None])
-            above[:, 1] += columns.start
-            found.append(above)
-        rows, members = np.concatenate(found).T
-        order = np.argsort(rows, kind="stable")
-        return np.split(members[order], np.searchsorted(rows[order], np.arange(1, len(units))))
+            above = xp.nonzero(units @ self.vectors[columns].T >= threshold[:, None])
+            rows.append(above[0])
+            members.append(above[1] + columns.start)
+        all_rows, all_members = xp.concat(rows), xp.concat(members)
+        return [all_members[all_rows == row] for row in range(len(units))]
 
     def _column_blocks(self) -> list[slice]:
         n = len(self)
         return [slice(i, min(i + _COLUMN_BLOCK, n)) for i in range(0, n, _COLUMN_BLOCK)]
 
 
-def largest_inner_products(queries: np.ndarray, vectors: np.ndarray, k: int) -> np.ndarray:
+def largest_inner_products(queries: Array, vectors: Array, k: int) -> Array:
     """Indices (q, k) of the largest float32 inner products, largest first."""
+    if is_tensor(queries):
+        return _largest_inner_products_blocked(queries, vectors, k)
     try:
         import faiss
     except ImportError:
         return _largest_inner_products_blocked(queries, vectors, k)
+    queries, vectors = np.ascontiguousarray(queries), np.ascontiguousarray(vectors)
     return faiss.knn(queries, vectors, k, metric=faiss.METRIC_INNER_PRODUCT)[1]
 
 
-def row_blocks(n_rows: int, elements_per_row: int) -> list[slice]:
-    """Slices that cut n_rows so that a block holds a bounded number of elements."""
-    size = max(1, _BLOCK_ELEMENTS // max(1, elements_per_row))
+def row_blocks(n_rows: int, elements_per_row: int, on: Array = None) -> list[slice]:
+    """Slices that cut n_rows so that a block holds a bounded number of elements.
+
+    ``on`` is an array on the device in question; a GPU takes larger blocks.
+    """
+    size = max(1, share_of_memory(on, _BLOCK_ELEMENTS) // max(1, elements_per_row))
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def _largest_inner_products_blocked(queries: np.ndarray, vectors: np.ndarray, k: int) -> np.ndarray:
-    result = np.empty((len(queries), k), dtype=np.int64)
-    for block in row_blocks(len(queries), len(vectors)):
-        negative = -(queries[block] @ vectors.T)
-        top = np.argpartition(negative, k - 1, axis=1)[:, :k]
-        order = np.argsort(np.take_along_axis(negative, top, axis=1), axis=1, kind="stable")
-        result[block] = np.take_along_axis(top, order, axis=1)
+def _largest_inner_products_blocked(queries: Array, vectors: Array, k: int) -> Array:
+    xp = namespace(queries)
+    result = xp.empty((len(queries), k), dtype=xp.int64, device=device(queries))
+    for block in row_blocks(len(queries), len(vectors), vectors):
+        result[block] = largest_of_rows(queries[block] @ vectors.T, k)
     return result
 
 
-def _sorted_prefix(d2: np.ndarray, candidates: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _sorted_prefix(d2: Array, candidates: Array, k: int) -> tuple[Array, Array]:
     """The k nearest of each row, by distance and then by index."""
-    order = np.lexsort((candidates, d2), axis=1)[:, :k]
-    return np.take_along_axis(d2, order, axis=1), np.take_along_axis(candidates, order, axis=1)
+    xp = namespace(d2)
+    by_index = xp.argsort(candidates, axis=1, stable=True)
+    by_distance = xp.argsort(xp.take_along_axis(d2, by_index, axis=1), axis=1, stable=True)
+    order = xp.take_along_axis(by_index, by_distance, axis=1)[:, :k]
+    return xp.take_along_axis(d2, order, axis=1), xp.take_along_axis(candidates, order, axis=1)
 
 
 def _nearest_exactly(
-    row: int, members: np.ndarray, k: int, distances: PairwiseDistances
-) -> tuple[np.ndarray, np.ndarray]:
+    row: Array, members: Array, k: int, distances: PairwiseDistances
+) -> tuple[Array, Array]:
     """The k nearest of the given index rows to one query, measured one block at a time."""
     blocks = [members[i : i + _COLUMN_BLOCK] for i in range(0, len(members), _COLUMN_BLOCK)]
-    exact = np.concatenate([distances(np.array([row]), block[None])[0] for block in blocks])
+    xp = namespace(members)
+    exact = xp.concat([distances(row[None], block[None])[0] for block in blocks])
     best, nearest = _sorted_prefix(exact[None], members[None], k)
     return best[0], nearest[0]

@@ -10,6 +10,8 @@ from plml.solvers.problem import Callback, Evaluation, Monitor, Problem, Solutio
 _MEMORY = 10
 _SUFFICIENT_DECREASE = 1e-4
 _SHORTEST_STEP = 1e-10
+#: Share of the box that counts as near a bound.
+_NEAR = 1e-3
 
 
 def projected_lbfgs(
@@ -19,11 +21,12 @@ def projected_lbfgs(
     bounds: tuple[float, float],
     tol: float,
     max_iter: int,
+    patience: int | None = None,
     callback: Callback | None = None,
 ) -> Solution:
     """Minimise over a box to a relative gap of ``tol``.
 
-    Coordinates at a bound that the gradient pushes outwards are held; the others take an L-BFGS
+    Coordinates near a bound that the gradient pushes outwards go there; the others take an L-BFGS
     step, projected on the box (Bertsekas' two-metric projection), with an Armijo line search along
     the projected arc. The L-BFGS direction is a combination of the last steps, of the last changes
     of the gradient and of the gradient, with coefficients from their inner products: the vectors
@@ -39,6 +42,7 @@ def projected_lbfgs(
     bounds : the same lower and upper bound for every coordinate
     tol : relative gap at which to stop
     max_iter : evaluations at the most
+    patience : evaluations without a smaller gap after which to give up
     callback : called at every accepted point
     """
     xp = namespace(x0)
@@ -48,14 +52,19 @@ def projected_lbfgs(
     gradient = problem.gradient(evaluation)
     n_evaluations = 1
     gap = problem.gap(x, evaluation, gradient)
-    best = x, evaluation.value, gap
+    best, best_at = (x, evaluation.value, gap), n_evaluations
     steps: deque[Array] = deque(maxlen=_MEMORY)
     changes: deque[Array] = deque(maxlen=_MEMORY)
     done = monitor.done(n_evaluations, evaluation.value, gap)
     while not done and n_evaluations < max_iter:
-        held = ((x <= lower) & (gradient > 0.0)) | ((x >= upper) & (gradient < 0.0))
-        free = ~held
-        direction = lbfgs_direction(steps, changes, gradient, free)
+        # Near a bound counts as at it, or ever shorter steps would end in front of it.
+        near = min(
+            _NEAR * (upper - lower), float(xp.max(xp.abs(x - problem.project(x - gradient))))
+        )
+        held = (x <= lower + near) & (gradient > 0.0)
+        held = held | ((x >= upper - near) & (gradient < 0.0))
+        direction = lbfgs_direction(steps, changes, gradient, ~held)
+        direction = xp.where(held, -gradient, direction)
         step = 1.0
         if not steps:  # nothing is known of the curvature: move a fraction of the box
             largest = float(xp.max(xp.abs(direction)))
@@ -77,8 +86,10 @@ def projected_lbfgs(
         x, evaluation, gradient = trial.x, trial.evaluation, new_gradient
         gap = problem.gap(x, evaluation, gradient)
         if gap < best[2]:
-            best = x, evaluation.value, gap
+            best, best_at = (x, evaluation.value, gap), n_evaluations
         done = monitor.done(n_evaluations, evaluation.value, gap)
+        if patience is not None and n_evaluations - best_at > patience:
+            break
     return monitor.solution(*best, n_evaluations)
 
 

@@ -6,17 +6,23 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from plml.backend.arrays import Array, is_tensor, like, namespace, on_host, row_dot
+
+_MAX_ITER = 300
+_TOLERANCE = 1e-4
 
 
 class Anchors(NamedTuple):
-    """Cluster means (m, d) and the cluster of every instance (n,)."""
+    """Cluster means (m, d) and the cluster of every instance (n,), a NumPy array."""
 
-    centers: np.ndarray
+    centers: Array
     labels: np.ndarray
 
 
 def kmeans_anchors(
-    X: np.ndarray, n_bases: int, random_state: int | np.random.RandomState | None
+    X: Array, n_bases: int, random_state: int | np.random.RandomState | None
 ) -> Anchors:
     """U, the means of at most ``n_bases`` k-means clusters, none of them empty.
 
@@ -29,9 +35,66 @@ def kmeans_anchors(
     random_state : scikit-learn's random state
     """
     n_clusters = min(n_bases, len(X))
-    with warnings.catch_warnings():
-        # The estimator says it in its own words.
-        warnings.filterwarnings("ignore", "Number of distinct clusters", ConvergenceWarning)
-        kmeans = KMeans(n_clusters, random_state=random_state).fit(X)
-    used, labels = np.unique(kmeans.labels_, return_inverse=True)
-    return Anchors(kmeans.cluster_centers_[used], labels)
+    if is_tensor(X):
+        centers, labels = _lloyd(X, _spread_out(X, n_clusters, check_random_state(random_state)))
+    else:
+        with warnings.catch_warnings():
+            # The estimator says it in its own words.
+            warnings.filterwarnings("ignore", "Number of distinct clusters", ConvergenceWarning)
+            kmeans = KMeans(n_clusters, random_state=random_state).fit(X)
+        centers, labels = kmeans.cluster_centers_, kmeans.labels_
+    used, labels = np.unique(labels, return_inverse=True)
+    return Anchors(centers[like(used, X)], labels)
+
+
+def _spread_out(X: Array, n_clusters: int, rng: np.random.RandomState) -> Array:
+    """The greedy k-means++ start, with the random numbers in scikit-learn's order.
+
+    So that a GPU starts where scikit-learn's ``KMeans`` does.
+    """
+    xp = namespace(X)
+    n = len(X)
+    n_trials = 2 + int(np.log(n_clusters))
+    chosen = [int(rng.choice(n, p=np.full(n, 1.0 / n)))]
+    closest = _squared_distances(X, X[chosen[-1]][None])[:, 0]
+    for _ in range(1, n_clusters):
+        potential = float(xp.sum(closest))
+        targets = like(rng.uniform(size=n_trials) * potential, closest)
+        trials = xp.searchsorted(xp.cumulative_sum(closest), targets)
+        trials = xp.clip(trials, None, n - 1)
+        shrunk = xp.minimum(closest[:, None], _squared_distances(X, X[trials]))
+        best = int(xp.argmin(xp.sum(shrunk, axis=0)))
+        chosen.append(int(trials[best]))
+        closest = shrunk[:, best]
+    return X[like(np.array(chosen), X)]
+
+
+def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray]:
+    """Lloyd's iteration, stopped as scikit-learn's ``KMeans`` stops it."""
+    xp = namespace(X)
+    X64 = xp.astype(X, xp.float64)
+    enough = _TOLERANCE * float(xp.mean(xp.var(X64, axis=0)))
+    centers = xp.astype(centers, xp.float64)
+    labels = None
+    for _ in range(_MAX_ITER):
+        previous, labels = labels, xp.argmin(_squared_distances(X64, centers), axis=1)
+        if previous is not None and bool(xp.all(labels == previous)):
+            break
+        members = xp.astype(labels[:, None] == like(np.arange(len(centers)), X)[None], xp.float64)
+        counts = xp.sum(members, axis=0)[:, None]
+        means = (members.T @ X64) / xp.clip(counts, 1.0, None)
+        moved = xp.where(counts > 0, means, centers)
+        shift = float(xp.sum((moved - centers) ** 2))
+        centers = moved
+        if shift <= enough:
+            labels = xp.argmin(_squared_distances(X64, centers), axis=1)
+            break
+    return xp.astype(centers, X.dtype), on_host(labels)
+
+
+def _squared_distances(X: Array, centers: Array) -> Array:
+    """(n, m) float64."""
+    xp = namespace(X)
+    X, centers = xp.astype(X, xp.float64), xp.astype(centers, xp.float64)
+    d2 = row_dot(X, X)[:, None] - 2.0 * (X @ centers.T) + row_dot(centers, centers)
+    return xp.clip(d2, 0.0, None)

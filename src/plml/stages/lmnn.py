@@ -15,6 +15,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
+from plml.backend.arrays import (
+    Array,
+    like,
+    namespace,
+    on_host,
+    row_dot,
+    segment_sum,
+    total,
+)
 from plml.backend.threads import ALONE, Crew, crew, one_blas_thread
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import psd_factor
@@ -45,7 +54,7 @@ _RANK = 1e-10
 class LmnnData(NamedTuple):
     """What stays fixed while the metrics are learned."""
 
-    X: np.ndarray  # (n, d), centred
+    X: Array  # (n, d), centred
     y: np.ndarray  # (n,) class codes
     groups: np.ndarray  # (n,) the metric that each point carries
     n_groups: int
@@ -77,7 +86,7 @@ class Violations(NamedTuple):
 
 def squared_distances(data: LmnnData, M: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """d^2 of pairs (i, j) under the metric of j."""
-    return np.maximum(_operator(data, pairs).distances(M), 0.0)
+    return np.maximum(on_host(_operator(data, pairs).distances(like(M, data.X))), 0.0)
 
 
 def target_distances(data: LmnnData, M: np.ndarray) -> np.ndarray:
@@ -103,7 +112,7 @@ def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violat
     nearest = _Nearest(_MOST_PAIRS)
     for columns, metric in _index_parts(data, M):
         others = np.flatnonzero((data.y != data.y[columns[0]]) & np.isfinite(reach))
-        transformed = _Transformed(data.X[columns], metric)
+        transformed = _Transformed(data.X[like(columns, data.X)], metric)
 
         def search(
             block: slice,
@@ -112,15 +121,16 @@ def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violat
             to: _Transformed = transformed,
         ) -> tuple[float, np.ndarray, np.ndarray]:
             rows = rows[block]
-            d2 = to.distances(data.X[rows])
-            i, k = np.nonzero(d2 < reach[rows, None])
-            found = d2[i, k]
+            d2 = to.distances(data.X[like(rows, data.X)])
+            within = namespace(d2).nonzero(d2 < like(reach[rows], d2)[:, None])
+            found = on_host(d2[within])
+            i, k = (on_host(part) for part in within)
             loss = float(np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0).sum())
             keep = _nearest_of_each(i, found, _MOST_PER_CLASS)
             depth = found[keep] / reach[rows[i[keep]]]
             return loss, np.column_stack([rows[i[keep]], columns[k[keep]]]), depth
 
-        blocks = row_blocks(len(others), len(columns))
+        blocks = row_blocks(len(others), len(columns), data.X)
         for loss, pairs, depth in data.crew.map(search, blocks):
             objective += loss
             nearest.add(pairs, depth)
@@ -161,7 +171,7 @@ def _nearest_of_each(rows: np.ndarray, distances: np.ndarray, k: int) -> np.ndar
 
 def _operator(data: LmnnData, pairs: np.ndarray) -> PairOperator:
     # The metric is that of the second point, and differences have no sign: turn the pairs round.
-    weights = np.eye(data.n_groups, dtype=data.X.dtype)[data.groups]
+    weights = like(np.eye(data.n_groups)[data.groups], data.X, data.X.dtype)
     return PairOperator(data.X, weights, pairs[:, ::-1], data.crew)
 
 
@@ -173,6 +183,9 @@ class ActiveSet:
         self.pairs = pairs
         self.triplets = triplets_of_pairs(data.targets, pairs)
         self.operator = _operator(data, self.triplets.pairs)
+        self._target, self._impostor = (
+            like(ends, data.X) for ends in (self.triplets.target, self.triplets.impostor)
+        )
 
     def with_more(self, pairs: np.ndarray) -> "ActiveSet":
         """With the pairs that are new."""
@@ -181,15 +194,17 @@ class ActiveSet:
         return ActiveSet(self.data, np.concatenate([self.pairs, pairs[new]])) if new.any() else self
 
     def value_and_subgradient(self, M: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective over the active set, and a subgradient (m, d, d)."""
-        t, pull = self.triplets, self.data.pull
-        d2 = np.maximum(self.operator.distances(M), 0.0)
-        hinge = 1.0 + d2[t.target] - d2[t.impostor]
-        active = (hinge > 0).astype(np.float64)
-        pulled = np.where(np.arange(len(d2)) < t.n_target_pairs, pull, 0.0)
-        pushed = np.bincount(t.target, active, len(d2)) - np.bincount(t.impostor, active, len(d2))
-        value = pull * d2[: t.n_target_pairs].sum() + np.maximum(hinge, 0.0).sum()
-        return float(value), self.operator.scatter(pulled + pushed)
+        """The objective over the active set, and a subgradient, both (m, d, d) NumPy arrays."""
+        n_targets, pull = self.triplets.n_target_pairs, self.data.pull
+        xp = namespace(self.data.X)
+        d2 = xp.clip(self.operator.distances(like(M, self.data.X)), 0.0, None)
+        hinge = 1.0 + d2[self._target] - d2[self._impostor]
+        active = xp.astype(hinge > 0, xp.float64)
+        weights = segment_sum(active, self._target, len(d2))
+        weights -= segment_sum(active, self._impostor, len(d2))
+        weights[:n_targets] += pull
+        value = pull * total(d2[:n_targets]) + total(xp.clip(hinge, 0.0, None))
+        return value, on_host(self.operator.scatter(weights))
 
 
 def learn_lmnn(
@@ -299,16 +314,18 @@ def _proximal(
     active = ActiveSet(data, close) if len(close) else active
     alpha = _FIRST_PROXIMAL * best.objective / (float(np.sum(best.M**2)) or 1.0)
     smallest = 1e-12 * alpha
-    gamma = np.empty(0)
+    xp = namespace(data.X)
+    gamma = like(np.empty(0), data.X)
     while n_iter < max_iter:
-        dual = MetricsDual(active.operator, active.triplets, alpha, data.pull, best.M)
-        violated = dual.gradient(Evaluation(0.0, best.M)) < 0
-        start = np.concatenate([gamma, violated[len(gamma) :].astype(np.float64)])
+        center = like(best.M, data.X)
+        dual = MetricsDual(active.operator, active.triplets, alpha, data.pull, center)
+        violated = dual.gradient(Evaluation(0.0, center)) < 0
+        start = xp.concat([gamma, xp.astype(violated[len(gamma) :], xp.float64)])
         solution = projected_lbfgs(
             dual, start, bounds=(0.0, 1.0), tol=0.1 * tol, max_iter=min(_INNER, max_iter - n_iter)
         )
         n_iter, gamma = n_iter + max(solution.n_iter, 1), solution.x
-        M = dual.metrics(gamma)
+        M = on_host(dual.metrics(gamma))
         found = find_violations(data, M, _MARGIN_SLACK)
         lower = max(lower, dual_bound(dual, gamma))
         if found.objective < best.objective:
@@ -323,7 +340,7 @@ def _proximal(
 
 def _negligible(data: LmnnData) -> float:
     """An objective that is zero up to rounding."""
-    return max(1e-9, float(np.finfo(data.X.dtype).eps)) * len(data.X)
+    return max(1e-9, float(namespace(data.X).finfo(data.X.dtype).eps)) * len(data.X)
 
 
 def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
@@ -334,7 +351,8 @@ def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
     for which theta gamma is feasible is found from generalised eigenvalues.
     """
     theta = 1.0
-    for C, A in zip(dual.triplet_scatter(gamma), dual.pull * dual.target_scatter, strict=True):
+    scatters = on_host(dual.triplet_scatter(gamma)), dual.pull * on_host(dual.target_scatter)
+    for C, A in zip(*scatters, strict=True):
         eigenvalues, vectors = np.linalg.eigh(A)
         regular = eigenvalues > _RANK * max(eigenvalues[-1], 0.0)
         null = vectors[:, ~regular]
@@ -344,7 +362,7 @@ def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
         if whitened.size:
             largest = np.linalg.eigvalsh(whitened.T @ C @ whitened)[-1]
             theta = min(theta, 1.0 / max(largest, 1e-300))
-    return float(theta * gamma.sum())
+    return theta * total(gamma)
 
 
 def energies(data: LmnnData, M: np.ndarray, queries: np.ndarray, n_classes: int) -> np.ndarray:
@@ -387,18 +405,18 @@ def _distances_to_training(data: LmnnData, M: np.ndarray, queries: np.ndarray) -
 class _Transformed:
     """Points under the linear map of a metric, ready for distances by products."""
 
-    def __init__(self, X: np.ndarray, metric: np.ndarray) -> None:
-        self.factor = psd_factor(metric).T.astype(X.dtype)
+    def __init__(self, X: Array, metric: np.ndarray) -> None:
+        self.factor = like(psd_factor(metric).T, X, X.dtype)
         self.Z = X @ self.factor
-        self.squares = np.einsum("nd,nd->n", self.Z, self.Z)
+        self.squares = row_dot(self.Z, self.Z)
 
-    def distances(self, Q: np.ndarray) -> np.ndarray:
+    def distances(self, Q: Array) -> Array:
         """(q, n) squared distances."""
         ZQ = Q @ self.factor
         d2 = (-2.0 * ZQ) @ self.Z.T
-        d2 += np.einsum("qd,qd->q", ZQ, ZQ)[:, None]
+        d2 += row_dot(ZQ, ZQ)[:, None]
         d2 += self.squares
-        return np.maximum(d2, 0.0, out=d2)
+        return namespace(d2).clip(d2, 0.0, None)
 
 
 def _mahalanobis(Q: np.ndarray, X: np.ndarray, metric: np.ndarray) -> np.ndarray:
@@ -416,9 +434,11 @@ def _scaled_identity(active: ActiveSet, n_components: int) -> np.ndarray:
     """L_g = sqrt(s) I, or the leading principal axes, with the s that is best for one metric."""
     data, t = active.data, active.triplets
     d = data.X.shape[1]
-    axes = np.eye(d) if n_components >= d else np.linalg.svd(data.X, full_matrices=False)[2]
+    gram = on_host(data.X.T @ data.X).astype(np.float64)
+    axes = np.eye(d) if n_components >= d else np.linalg.eigh(gram)[1].T[::-1]
     axes = axes[:n_components]
-    d2 = active.operator.distances(np.broadcast_to(axes.T @ axes, (data.n_groups, d, d)))
+    same = np.tile(axes.T @ axes, (data.n_groups, 1, 1))
+    d2 = on_host(active.operator.distances(like(same, data.X)))
     pulled, margins = d2[: t.n_target_pairs].sum(), d2[t.impostor] - d2[t.target]
 
     def objective(log_scale: float) -> float:

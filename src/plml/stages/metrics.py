@@ -23,6 +23,8 @@ from plml.stages.triplets import Triplets
 
 #: Gaps below this are left to double precision.
 _SINGLE_PRECISION_TOL = 1e-4
+#: Evaluations without progress after which single precision gives way to double.
+_PATIENCE = 50
 #: Above so many features the matrix sign beats the eigenvalues on a GPU.
 _SIGN_PAYS = 32
 
@@ -180,7 +182,7 @@ def learn_metrics(
     with crew() as threads:
 
         def dual(dtype: Any, exact: bool) -> MetricsDual:
-            as_dtype = [xp.astype(array, dtype) for array in (X, weights)]
+            as_dtype = xp.astype(X, dtype), xp.astype(weights, dtype)
             pairs = PairOperator(*as_dtype, triplets.pairs, threads)
             return MetricsDual(pairs, triplets, regularization, pull, exact=exact)
 
@@ -231,9 +233,16 @@ def _minimize(
         start = zero
         return fista(problem, start, max_iter=max_iter, check_every=5, **options)
     start = _uniform_start(problem) if gamma is None else gamma
-    solution = projected_lbfgs(problem, start, bounds=(0.0, 1.0), max_iter=max_iter, **options)
-    left = max_iter - solution.n_iter
     single = problem.pairs.X.dtype == xp.float32
+    solution = projected_lbfgs(
+        problem,
+        start,
+        bounds=(0.0, 1.0),
+        max_iter=max_iter,
+        patience=_PATIENCE if single else None,
+        **options,
+    )
+    left = max_iter - solution.n_iter
     if solution.converged or solution.interrupted or left < 1 or single:
         return solution
     # Its line search compares values and gives up where they agree to rounding; FISTA's steps

@@ -1,17 +1,18 @@
 """Exact Euclidean neighbours."""
 
-import numpy as np
+from math import ceil, log2
 
+from plml.backend.arrays import Array, device, namespace, row_dot
 from plml.ops.distances import euclidean_pairs
 from plml.ops.topk import InnerProductIndex
 
 
 def euclidean_neighbors(
-    X: np.ndarray,
+    X: Array,
     n_neighbors: int,
-    queries: np.ndarray | None = None,
-    own: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
+    queries: Array | None = None,
+    own: Array | None = None,
+) -> tuple[Array, Array]:
     """The nearest rows of X, nearest first, equal distances by index.
 
     Parameters
@@ -26,20 +27,23 @@ def euclidean_neighbors(
     squared_distances : (q, k) float64 array
     indices : (q, k) integer array
     """
+    xp, place = namespace(X), device(X)
     if queries is None:
-        queries, own = X, np.arange(len(X))
+        queries, own = X, xp.arange(len(X), device=place)
     Q = queries
     k = min(n_neighbors, len(X) - (own is not None))
     if k < 1 or len(Q) == 0:
-        return np.empty((len(Q), 0)), np.empty((len(Q), 0), dtype=np.int64)
+        shape = (len(Q), 0)
+        nothing = xp.empty(shape, dtype=xp.float64, device=place)
+        return nothing, xp.empty(shape, dtype=xp.int64, device=place)
     # ||q - x||^2 = ||q||^2 - <(2q, -1), (x, ||x||^2)>, about the mean and in units that keep the
     # terms near one; a power of two, so that scaling a distance is exact.
-    center = X.mean(axis=0, dtype=np.float64)
-    largest = max(np.abs(X - center).max(), np.abs(Q - center).max())
-    unit = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
+    center = xp.mean(xp.astype(X, xp.float64), axis=0)
+    largest = max(float(xp.max(xp.abs(points - center))) for points in (X, Q))
+    unit = 2.0 ** ceil(log2(largest)) if largest > 0 else 1.0
     X_c, Q_c = (X - center) / unit, (Q - center) / unit
-    index = InnerProductIndex(np.column_stack([X_c, np.einsum("nd,nd->n", X_c, X_c)]))
-    query_vectors = np.column_stack([2.0 * Q_c, np.full(len(Q), -1.0)])
+    index = InnerProductIndex(xp.concat([X_c, row_dot(X_c, X_c)[:, None]], axis=1))
+    query_vectors = xp.concat([2.0 * Q_c, -xp.ones_like(Q_c[:, :1])], axis=1)
     squared, indices = index.search(
         query_vectors,
         k,

@@ -5,6 +5,7 @@ d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_
 
 import numpy as np
 
+from plml.backend.arrays import Array, device, namespace, row_dot
 from plml.backend.threads import crew
 from plml.ops.distances import grouped_pairs, local_pairs
 from plml.ops.topk import InnerProductIndex, row_blocks
@@ -14,19 +15,21 @@ from plml.stages.neighbors import euclidean_neighbors
 _SHARE_OF_DIRECTIONS = 8
 
 
-def index_vectors(X: np.ndarray, M: np.ndarray) -> np.ndarray:
+def index_vectors(X: Array, M: Array) -> Array:
     """(x_j, q_j): (n, d) instances, (m, d, d) basis metrics -> (n, d + m)."""
-    q = np.stack([np.einsum("nd,nd->n", X @ M_b, X) for M_b in M], axis=1)
-    return np.concatenate([X, q], axis=1)
+    xp = namespace(X)
+    q = xp.stack([row_dot(X @ M[b, ...], X) for b in range(len(M))], axis=1)
+    return xp.concat([X, q], axis=1)
 
 
-def query_vectors(X: np.ndarray, weights: np.ndarray, M: np.ndarray) -> np.ndarray:
+def query_vectors(X: Array, weights: Array, M: Array) -> Array:
     """(2 M_i x_i, -W_i): (n, d) queries, (n, m) weights, (m, d, d) basis metrics -> (n, d + m)."""
-    MX = np.zeros(X.shape, dtype=np.result_type(X, M))
-    for b, M_b in enumerate(M):
-        rows = np.flatnonzero(weights[:, b])
-        MX[rows] += weights[rows, b, None] * (X[rows] @ M_b)
-    return np.concatenate([2.0 * MX, -weights], axis=1)
+    xp = namespace(X)
+    MX = xp.zeros(X.shape, dtype=xp.result_type(X, M), device=device(X))
+    for b in range(len(M)):
+        rows = xp.nonzero(weights[:, b])[0]
+        MX[rows] += weights[rows, b][:, None] * (X[rows] @ M[b, ...])
+    return xp.concat([2.0 * MX, -xp.astype(weights, MX.dtype, copy=False)], axis=1)
 
 
 class LocalMetricIndex:
@@ -38,22 +41,23 @@ class LocalMetricIndex:
     M : (m, d, d) array
     """
 
-    def __init__(self, X: np.ndarray, M: np.ndarray) -> None:
+    def __init__(self, X: Array, M: Array) -> None:
+        xp = namespace(X)
         self.X = X
         self.M = M
-        self.center = X.mean(axis=0, dtype=np.float64)
-        vectors = index_vectors(X - self.center, M.astype(np.float64))
+        self.center = xp.mean(xp.astype(X, xp.float64), axis=0)
+        vectors = index_vectors(X - self.center, xp.astype(M, xp.float64))
         # Columns q_b are brought to the scale of the others, which tightens the rounding bound.
         d = X.shape[1]
-        self.scale = float(np.abs(vectors[:, d:]).max() / (np.abs(vectors[:, :d]).max() or 1.0))
-        self.scale = self.scale or 1.0
+        sizes = [float(xp.max(xp.abs(part))) for part in (vectors[:, d:], vectors[:, :d])]
+        self.scale = sizes[0] / (sizes[1] or 1.0) or 1.0
         vectors[:, d:] /= self.scale
         self.index = InnerProductIndex(vectors)
-        self._nonzero_bases = M.any(axis=(1, 2))
+        self._nonzero_bases = xp.any(xp.reshape(M, (len(M), -1)) != 0, axis=1)
 
     def search(
-        self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, Q: Array, weights: Array, n_neighbors: int, own: Array | None = None
+    ) -> tuple[Array, Array]:
         """The nearest training instances under each query's own metric.
 
         Where that metric vanishes every distance is zero; the Euclidean order decides.
@@ -70,22 +74,26 @@ class LocalMetricIndex:
         squared_distances : (q, n_neighbors) float64 array
         indices : (q, n_neighbors) integer array
         """
-        squared = np.zeros((len(Q), n_neighbors))
-        indices = np.empty((len(Q), n_neighbors), dtype=np.int64)
-        curved = (weights[:, self._nonzero_bases] != 0).any(axis=1)
-        if curved.any():
+        xp, place, shape = namespace(Q), device(Q), (len(Q), n_neighbors)
+        curved = xp.any(weights[:, self._nonzero_bases] != 0, axis=1)
+        if xp.all(curved):
+            return self._search(Q, weights, n_neighbors, own)
+        squared = xp.zeros(shape, dtype=xp.float64, device=place)
+        indices = xp.empty(shape, dtype=xp.int64, device=place)
+        if xp.any(curved):
             found = self._search(Q[curved], weights[curved], n_neighbors, _take(own, curved))
             squared[curved], indices[curved] = found
-        if not curved.all():
+        if not xp.all(curved):
             flat = ~curved
             found = euclidean_neighbors(self.X, n_neighbors, Q[flat], _take(own, flat))
             indices[flat] = found[1]
         return squared, indices
 
     def _search(
-        self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, own: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        vectors = query_vectors(Q - self.center, weights, self.M.astype(np.float64))
+        self, Q: Array, weights: Array, n_neighbors: int, own: Array | None
+    ) -> tuple[Array, Array]:
+        xp = namespace(Q)
+        vectors = query_vectors(Q - self.center, weights, xp.astype(self.M, xp.float64))
         vectors[:, Q.shape[1] :] *= self.scale
         return self.index.search(
             vectors,

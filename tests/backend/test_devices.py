@@ -1,0 +1,262 @@
+"""The same stages and estimators on NumPy and PyTorch, in both precisions."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import normalize, scale
+
+from backend_devices import DEVICES
+from plml import CBLML, LMNN, LMNNMM, PLML, PLMLCV, SML
+from plml.backend.arrays import check_device, on_host, segment_sum, to_device
+from plml.ops.pairs import PairOperator
+from plml.ops.projections import project_psd, project_psd_by_sign, project_simplex
+from plml.stages.anchors import kmeans_anchors
+from plml.stages.metrics import learn_metrics
+from plml.stages.neighbors import euclidean_neighbors
+from plml.stages.search import LocalMetricIndex
+from plml.stages.triplets import neighbor_triplets
+
+NO_TORCH = """import sys
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ImportError(name)
+sys.meta_path.insert(0, NoTorch())
+"""
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+@pytest.fixture(params=["float32", "float64"])
+def dtype(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    X = normalize(scale(X))
+    return X[:900], y[:900], X[900:1300], y[900:1300]
+
+
+def test_neighbors_are_the_same(rng, device, dtype):
+    X = rng.normal(size=(300, 7)).astype(dtype)
+    X[10:30] = X[10]  # more ties than candidates
+    expected = euclidean_neighbors(X.astype(np.float64), 5)
+    found = euclidean_neighbors(to_device(X, device), 5)
+    np.testing.assert_array_equal(on_host(found[1]), expected[1])
+    np.testing.assert_allclose(on_host(found[0]), expected[0], rtol=1e-12, atol=1e-12)
+
+
+def test_local_metric_neighbors_are_the_same(rng, device, dtype):
+    X, Q = (rng.normal(size=(n, 5)).astype(dtype) for n in (200, 40))
+    A = rng.normal(size=(3, 5, 5)).astype(dtype)
+    M = A @ A.transpose(0, 2, 1)
+    M[2] = 0
+    W = np.eye(3)[rng.integers(3, size=40)].astype(dtype)  # some queries without a metric
+    expected = LocalMetricIndex(X.astype(float), M.astype(float)).search(Q, W.astype(float), 4)
+    placed = [to_device(array, device) for array in (X, M, Q, W)]
+    found = LocalMetricIndex(*placed[:2]).search(placed[2], placed[3], 4)
+    np.testing.assert_array_equal(on_host(found[1]), expected[1])
+
+
+@pytest.mark.parametrize("d", [5, 45])
+def test_pair_operator_is_the_same(rng, device, dtype, d):
+    X = rng.normal(size=(80, d)).astype(dtype)
+    W = rng.dirichlet(np.ones(3), size=80).astype(dtype)
+    pairs = rng.integers(80, size=(200, 2))
+    A = rng.normal(size=(3, d, d))
+    M, s = A @ A.transpose(0, 2, 1), rng.normal(size=200)
+    expected = PairOperator(X.astype(float), W.astype(float), pairs)
+    operator = PairOperator(to_device(X, device), to_device(W, device), pairs)
+    tolerance = 1e-9 if dtype == "float64" else 1e-4
+    for found, exact in (
+        (operator.distances(to_device(M, device)), expected.distances(M)),
+        (operator.scatter(to_device(s, device)), expected.scatter(s)),
+    ):
+        found = on_host(found)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, exact, atol=tolerance * np.abs(exact).max())
+
+
+def test_projections_are_the_same(rng, device, dtype):
+    V = rng.normal(size=(50, 6)).astype(dtype)
+    found = on_host(project_simplex(to_device(V, device)))
+    np.testing.assert_allclose(found, project_simplex(V.astype(float)), atol=1e-5)
+    S = rng.normal(size=(3, 40, 40))
+    S = S + S.transpose(0, 2, 1)
+    np.testing.assert_allclose(
+        on_host(project_psd(to_device(S, device))), project_psd(S), atol=1e-9
+    )
+
+
+def test_the_sign_iteration_is_the_projection(rng, device):
+    # Eigenvalues of both signs over eight orders of magnitude, and a zero matrix.
+    values = rng.choice([-1.0, 1.0], size=(4, 50)) * 10.0 ** rng.uniform(-8, 0, size=(4, 50))
+    axes = np.linalg.qr(rng.normal(size=(4, 50, 50)))[0]
+    S = (axes * values[:, None, :]) @ axes.transpose(0, 2, 1)
+    S[3] = 0.0
+    found = on_host(project_psd_by_sign(to_device(S, device)))
+    np.testing.assert_allclose(found, project_psd(S), atol=1e-6)
+    assert not found[3].any()
+
+
+def test_segment_sums(rng, device):
+    values, segments = rng.normal(size=40), rng.integers(6, size=40)
+    found = segment_sum(to_device(values, device), to_device(segments, device), 6)
+    expected = [values[segments == segment].sum() for segment in range(6)]
+    np.testing.assert_allclose(on_host(found), expected)
+
+
+def test_anchors_are_those_of_scikit_learn(rng, device):
+    X = np.concatenate([rng.normal(size=(60, 3)) + 4 * shift for shift in np.eye(3)])
+    expected = KMeans(5, random_state=3).fit(X)
+    found = kmeans_anchors(to_device(X, device), 5, 3)
+    np.testing.assert_allclose(on_host(found.centers), expected.cluster_centers_, atol=1e-9)
+    np.testing.assert_array_equal(found.labels, expected.labels_)
+
+
+def test_fewer_anchors_where_rows_repeat(device):
+    X = np.repeat(np.eye(3), 5, axis=0)
+    assert len(kmeans_anchors(to_device(X, device), 8, 0).centers) == 3
+
+
+def test_stage_2_reaches_the_same_objective(digits, device, dtype):
+    X, y, _, _ = digits
+    X = X.astype(dtype)
+    W = np.random.default_rng(0).dirichlet(np.full(4, 0.2), size=len(X)).astype(dtype)
+    triplets = neighbor_triplets(X, y, 3, 3)
+    options = {"solver": "auto", "max_iter": 1000}
+    exact = learn_metrics(X.astype(float), W.astype(float), triplets, 1.0, 1.0, tol=1e-6, **options)
+    placed = to_device(X, device), to_device(W, device)
+    found = learn_metrics(*placed, triplets, 1.0, 1.0, tol=1e-4, **options)
+    assert found.converged
+    assert found.objective == pytest.approx(exact.objective, rel=1e-4)
+    assert found.objective >= exact.objective * (1 - 1e-6)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PLML(n_bases=6, random_state=0),
+        PLML(n_bases=6, random_state=0, query_weights="optimize"),
+        PLML(n_bases=6, random_state=0, solver="fista", tol=1e-2),
+        PLMLCV(n_bases=4, random_state=0, regularizations=(1.0, 10.0)),
+        SML(),
+        CBLML(n_bases=4, random_state=0),
+        LMNN(solver="factored"),
+        LMNN(tol=0.05),
+        LMNNMM(),
+    ],
+    ids=[
+        "PLML",
+        "PLML-optimize",
+        "PLML-fista",
+        "PLMLCV",
+        "SML",
+        "CBLML",
+        "LMNN",
+        "LMNN-convex",
+        "LMNNMM",
+    ],
+)
+def test_estimators_agree_with_numpy(digits, device, model):
+    X, y, X_test, _ = digits
+    expected = model.set_params(device="cpu").fit(X, y).predict(X_test)
+    objective = model.objective_
+    model.set_params(device=device).fit(X, y)
+    tolerance = max(2 * model.tol, 0.02)
+    assert model.objective_ == pytest.approx(objective, rel=tolerance)
+    assert isinstance(model.basis_metrics_, np.ndarray)
+    found = model.predict(X_test)
+    assert isinstance(found, np.ndarray)
+    assert np.mean(found == expected) >= 0.99
+    distances, indices = model.kneighbors()
+    assert (np.diff(distances, axis=1) >= 0).all()
+    assert not (indices == np.arange(len(X))[:, None]).any()
+
+
+def test_a_model_moves_between_devices(digits, device):
+    X, y, X_test, _ = digits
+    model = PLML(n_bases=5, random_state=0, device=device).fit(X, y)
+    expected = model.predict(X_test)
+    state = pickle.dumps(model)
+    elsewhere = pickle.loads(state).set_params(device="cpu")
+    np.testing.assert_array_equal(elsewhere.predict(X_test), expected)
+    back = pickle.loads(pickle.dumps(elsewhere)).set_params(device=device)
+    np.testing.assert_array_equal(back.predict(X_test), expected)
+
+
+def test_a_model_fitted_on_a_gpu_predicts_without_one(digits, tmp_path):
+    X, y, X_test, _ = digits
+    model = PLML(n_bases=5, random_state=0).fit(X, y)
+    expected = model.predict(X_test)
+    model.device = "cuda"  # as if it came from a machine that has one
+    (tmp_path / "model").write_bytes(pickle.dumps(model))
+    np.save(tmp_path / "X.npy", X_test)
+    script = (
+        NO_TORCH + "import pickle, numpy as np\n"
+        f"model = pickle.load(open({str(tmp_path / 'model')!r}, 'rb'))\n"
+        f"print(*model.predict(np.load({str(tmp_path / 'X.npy')!r})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(label) for label in expected]
+
+
+class TestTensors:
+    torch = None
+
+    @pytest.fixture(autouse=True)
+    def _torch(self):
+        self.torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    def test_predictions_follow_their_input(self, digits):
+        X, y, X_test, _ = digits
+        model = PLML(n_bases=5, random_state=0, device="torch")
+        expected = model.fit(X, y).predict(X_test)
+        model.fit(self.torch.tensor(X), self.torch.tensor(y))
+        queries = self.torch.tensor(X_test)
+        found = model.predict(queries)
+        assert isinstance(found, self.torch.Tensor)
+        np.testing.assert_array_equal(found.numpy(), expected)
+        distances, indices = model.kneighbors(queries, 2)
+        assert isinstance(distances, self.torch.Tensor)
+        assert isinstance(indices, self.torch.Tensor)
+        assert isinstance(model.predict_proba(queries), self.torch.Tensor)
+        assert isinstance(model.predict(X_test), np.ndarray)
+
+    def test_bad_tensors_are_refused(self, digits):
+        X, y, _, _ = digits
+        bad = self.torch.tensor(X)
+        bad[3, 2] = float("nan")
+        with pytest.raises(ValueError, match="NaN"):
+            PLML(device="torch").fit(bad, y)
+
+
+def test_without_torch_one_line_says_what_to_install():
+    script = (
+        NO_TORCH + "from plml import PLML\n"
+        "try: PLML(device='cuda').fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])\n"
+        "except ValueError as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("\n") == 1
+    assert 'pip install "plml[gpu]"' in done.stdout
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:99", ""])
+def test_unknown_devices(device):
+    with pytest.raises(ValueError, match=r"device|PyTorch"):
+        check_device(device)
