@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PYTEST_ARGS ?= -n 2
+# A build of PyTorch to test with, such as torch==2.13.0; without one those tests are skipped.
+TORCH ?=
 # The original files of the paper's data sets, where they are at hand (see docs/data.md).
 export PLML_DATA ?= $(abspath $(wildcard ../shared/data))
 # Two test processes on two cores: one thread each.
@@ -21,7 +23,7 @@ $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -e ".[dev]" $(TORCH)
 	@touch $@
 
 demo: $(VENV)/demo.stamp

@@ -39,8 +39,8 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
         Relative duality gap at which ``"convex"`` stops.
     max_iter : int
         Iterations at the most.
-    device : {"cpu"}
-        Where the work is done.
+    device : str
+        ``"cpu"`` or ``"cuda"``, as in ``PLML``.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
     random_state : int, RandomState or None

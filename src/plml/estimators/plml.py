@@ -46,8 +46,10 @@ class PLML(SmoothLocalMetric):
     solver : {"auto", "fista"}
         ``"fista"`` is the paper's algorithm to the letter; ``"auto"`` is faster and carries the
         same certificate.
-    device : {"cpu"}
-        Where the work is done.
+    device : str
+        Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Tensors on a GPU
+        are worked on where they are, and predictions follow their queries. Fitted attributes are
+        NumPy arrays in any case, and a model predicts on any machine.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
     random_state : int, RandomState or None

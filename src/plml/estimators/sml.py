@@ -34,8 +34,10 @@ class SML(GlobalMetric, LargeMarginClassifier):
         Iterations at the most.
     solver : {"auto", "fista"}
         As in ``PLML``.
-    device : {"cpu"}
-        Where the work is done.
+    device : str
+        Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Tensors on a GPU
+        are worked on where they are, and predictions follow their queries. Fitted attributes are
+        NumPy arrays in any case, and a model predicts on any machine.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
     verbose : int

@@ -88,7 +88,7 @@ def _svm(setting: Setting) -> KernelSVM:
 def _lmnn(setting: Setting) -> LMNN:
     # The certified solver is for problems that it closes in reasonable time.
     solver = "factored" if setting.n_rows > LARGE else "convex"
-    return LMNN(solver=solver, n_jobs=setting.n_jobs)
+    return LMNN(solver=solver, device=setting.device, n_jobs=setting.n_jobs)
 
 
 def _selected(kind: type, setting: Setting, **parameters: Any) -> SelectedRegularization:
@@ -105,7 +105,7 @@ BUILDERS: dict[str, Callable[[Setting], Any]] = {
     "BoostMetric": lambda s: BoostMetric(n_jobs=s.n_jobs),
     "SML": lambda s: _selected(SML, s),
     "CBLML": lambda s: _selected(CBLML, s, n_bases=s.n_bases, random_state=s.seed),
-    "LMNNMM": lambda s: LMNNMM(random_state=s.seed, n_jobs=s.n_jobs),
+    "LMNNMM": lambda s: LMNNMM(random_state=s.seed, device=s.device, n_jobs=s.n_jobs),
     "GLML": lambda s: GLML(n_jobs=s.n_jobs),
     "KernelSVM": _svm,
     # Not in the paper's table.

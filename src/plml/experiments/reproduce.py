@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from plml.backend.arrays import check_device
 from plml.experiments import datasets, methods, paper, protocols
 from plml.experiments.figures import figure1_panels, figure2_curves
 from plml.experiments.records import Store, Task, write_atomically
@@ -51,7 +52,10 @@ class Study:
             raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
         if out.exists() and not out.is_dir():
             raise ValueError(f"--out {out} is a file; name a folder")
-        check_device(device)
+        try:
+            check_device(device)
+        except ValueError as error:
+            raise ValueError(f"--device {device}: {error}") from None
         chosen = _methods(methods)
         names = _datasets(datasets)
         needed = set(names) | ({"mnist"} if "figure1" in parts else set())
@@ -91,12 +95,6 @@ def _datasets(names: list[str] | None) -> tuple[str, ...]:
             f"unknown data set {', '.join(unknown)}; choose from {', '.join(datasets.NAMES)}"
         )
     return tuple(dict.fromkeys(names))
-
-
-def check_device(device: str) -> None:
-    """A ``ValueError`` where the device cannot be used."""
-    if device != "cpu":
-        raise ValueError(f"--device {device} is not available; use cpu")
 
 
 def figure1_tasks() -> list[Task]:
