@@ -1,4 +1,4 @@
-"""The command line: ``plml demo``, ``plml reproduce``."""
+"""The command line: ``plml demo``, ``plml reproduce``, ``plml bench``."""
 
 import argparse
 import shlex
@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, help="of the split and the anchors")
     demo.set_defaults(run=_demo)
     _add_reproduce(commands)
+    _add_bench(commands)
     return parser
 
 
@@ -108,3 +109,46 @@ def _reproduce(options: argparse.Namespace) -> int:
     for failure in failures:
         print(f"plml reproduce: {failure.task}: {failure.message}", file=sys.stderr)
     return 1 if failures else 0
+
+
+def _add_bench(commands: Any) -> None:
+    bench = commands.add_parser(
+        "bench",
+        help="time both stages to a certified gap, solver by solver",
+        description=(
+            "Time stage 1 and stage 2 to a relative gap of 1e-3. An independent judge recomputes "
+            "objective and gap of every result in float64."
+        ),
+    )
+    bench.add_argument("--datasets", nargs="+", metavar="NAME", help="default: five of the paper's")
+    bench.add_argument("--regularizations", nargs="+", type=float, metavar="VALUE")
+    bench.add_argument("--solvers", nargs="+", metavar="NAME", help="of fista, lbfgsb, auto")
+    bench.add_argument("--data-dir", help="folder of the original files; else PLML_DATA, OpenML")
+    bench.add_argument("--out", type=Path, help="a JSON file for the results")
+    bench.set_defaults(run=_bench)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from plml.experiments import bench, datasets
+    from plml.progress import task_progress
+
+    names = _known(options.datasets, datasets.NAMES, "data set") or bench.DATASETS
+    solvers = _known(options.solvers, bench.SOLVERS, "solver") or bench.SOLVERS
+    values = options.regularizations or bench.REGULARIZATIONS
+    if not all(value > 0 for value in values):
+        raise ValueError(f"--regularizations must be positive, got {values}")
+    if options.out is not None and not options.out.parent.is_dir():
+        raise ValueError(f"--out {options.out}: there is no folder {options.out.parent}")
+    for name in names:
+        datasets.find_files(name, options.data_dir)
+    with task_progress() as advance:
+        rows = bench.bench(names, values, solvers, options.data_dir, options.out, advance)
+    print(bench.format_rows(rows))
+    return 0
+
+
+def _known(given: list[str] | None, known: Any, what: str) -> tuple[str, ...]:
+    unknown = [name for name in given or () if name not in known]
+    if unknown:
+        raise ValueError(f"unknown {what} {', '.join(unknown)}; choose from {', '.join(known)}")
+    return tuple(dict.fromkeys(given or ()))

@@ -48,7 +48,7 @@ class MetricsDual:
     triplets : Triplets
     regularization, pull : alpha_1, alpha_2
     center : (m, d, d) array of positive semidefinite matrices; by default zero
-    exact : whether the projections are exact; an iteration on a GPU can do with less
+    exact : whether the projections are those of float64; an iteration can do with less
     """
 
     def __init__(
@@ -84,9 +84,13 @@ class MetricsDual:
         """M_b = (-K_b)_+ / (2 alpha_1), the optimality condition below equation 8."""
         scatter = self.pairs.scatter(self._coefficients(gamma))
         S = self.center + scatter / (2.0 * self.regularization)
-        if is_tensor(S) and not self.exact and S.shape[-1] > _SIGN_PAYS:
+        if self.exact:
+            return project_psd(S, self.pairs.crew)
+        if is_tensor(S) and S.shape[-1] > _SIGN_PAYS:
             return project_psd_by_sign(S)
-        return project_psd(S, self.pairs.crew)
+        xp = namespace(S)
+        single = xp.astype(S, self.pairs.X.dtype, copy=False)
+        return xp.astype(project_psd(single, self.pairs.crew), xp.float64, copy=False)
 
     def evaluate(self, gamma: Array) -> Evaluation:
         """g(gamma), keeping the metrics for the gradient."""
