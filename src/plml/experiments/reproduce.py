@@ -124,11 +124,13 @@ def reproduce(study: Study, command: str = "plml reproduce") -> list[Failure]:
 
 
 def gather(store: Store, study: Study) -> Findings:
-    """What the store holds of a study."""
+    """What the store holds, of this run and of earlier ones."""
+    table = table1(store, study.datasets, study.methods)
+    curves = figure2_curves(store, figure2_tasks(study.datasets))
     return Findings(
-        table1(store, study.datasets, study.methods) if "table1" in study.parts else None,
-        figure1_panels(store, figure1_tasks()) if "figure1" in study.parts else {},
-        figure2_curves(store, figure2_tasks(study.datasets)) if "figure2" in study.parts else {},
+        table if table.cells else None,
+        figure1_panels(store, figure1_tasks()),
+        {key: curve for key, curve in curves.items() if len(curve.n_bases) > 1},
     )
 
 

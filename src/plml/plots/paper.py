@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CLASS_COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")
 _METHOD_COLORS = {"PLML": "#d55e00", "CBLML": "#0072b2"}
 _DARK_METHOD_COLORS = {"PLML": "#ff8c42", "CBLML": "#56b4e9"}
-_AXIS_LENGTH = 0.16  # of the longer axis of an ellipse, in units of the data
+_AXIS_LENGTH = 0.22  # of the longer axis of an ellipse, in units of the data
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def draw_figure1(panels: Mapping[str, Mapping[str, Any]], dark: bool = False) ->
             Line2D([], [], color=color, marker="o", linestyle="", label=f"digit {label}")
             for color, label in zip(_CLASS_COLORS, labels, strict=False)
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=4)
+        figure.legend(handles=handles, loc="outside upper center", ncols=4)
         figure.supxlabel("first principal component")
         figure.supylabel("second principal component")
         return figure
@@ -82,7 +82,7 @@ def _draw_metrics(ax: Any, sample: Mapping[str, Any], dark: bool) -> list[str]:
     names = sorted(set(labels.tolist()))
     for name, color in zip(names, _CLASS_COLORS, strict=False):
         mine = labels == name
-        ax.scatter(*points[mine].T, s=9, color=color, alpha=0.75, linewidths=0)
+        ax.scatter(*points[mine].T, s=42, color=color, alpha=0.45, linewidths=0)
     eigenvalues, vectors = np.linalg.eigh(metrics)
     lengths = np.sqrt(np.maximum(eigenvalues, 0.0))
     lengths /= np.maximum(lengths.max(axis=1, keepdims=True), 1e-300)
@@ -90,7 +90,7 @@ def _draw_metrics(ax: Any, sample: Mapping[str, Any], dark: bool) -> list[str]:
     arms = 0.5 * _AXIS_LENGTH * np.swapaxes(vectors * lengths[:, None, :], 1, 2)
     segments = np.stack([points[:, None] - arms, points[:, None] + arms], axis=2).reshape(-1, 2, 2)
     ax.add_collection(
-        LineCollection(segments.tolist(), colors="#e6e6e6" if dark else "black", linewidths=0.8)
+        LineCollection(segments.tolist(), colors="#e6e6e6" if dark else "black", linewidths=0.9)
     )
     ax.set_aspect("equal")
     ax.spines[["top", "right"]].set_visible(False)
@@ -129,7 +129,7 @@ def draw_figure2(curves: Mapping[tuple[str, str], Curve], dark: bool = False) ->
             ax.set_xticks(paper.FIGURE_2)
             ax.spines[["top", "right"]].set_visible(False)
         figure.legend(
-            *axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=2
+            *axes.flat[0].get_legend_handles_labels(), loc="outside upper center", ncols=2
         )
         figure.supxlabel("number of basis metrics")
         figure.supylabel("accuracy (%)")
