@@ -5,6 +5,7 @@ The stages and solvers are written against the array namespace of their input
 accumulated in float64, segment sums, the largest entries of a row, sparse products.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -162,15 +163,11 @@ def sparse_product(matrix: sparse.csr_array, like_x: Array) -> Callable[[Array],
     if not is_tensor(like_x):
         matrix = matrix.astype(like_x.dtype)
         return lambda x: matrix @ x
-    import torch
-
-    tensor = torch.sparse_csr_tensor(
-        torch.from_numpy(matrix.indptr.astype(np.int64)),
-        torch.from_numpy(matrix.indices.astype(np.int64)),
-        torch.from_numpy(matrix.data),
-        size=matrix.shape,
-        dtype=like_x.dtype,
-        device=like_x.device,
+    tensor = _tensor_csr(
+        like(matrix.data, like_x, like_x.dtype),
+        like(matrix.indices.astype(np.int64), like_x),
+        like(matrix.indptr.astype(np.int64), like_x),
+        matrix.shape,
     )
     return lambda x: tensor @ x
 
@@ -230,7 +227,9 @@ def _compressed(rows: np.ndarray, columns: np.ndarray, n: int) -> tuple[np.ndarr
 def _tensor_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> Array:
     import torch
 
-    return torch.sparse_csr_tensor(indptr, indices, data, size=shape)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(indptr, indices, data, size=shape, check_invariants=False)
 
 
 def crew_for(x: Array, crew: Crew) -> Crew:

@@ -1,0 +1,231 @@
+"""Everything that is claimed of a GPU, checked and timed in one call.
+
+    python benchmarks/gpu.py [--data-dir DIR] [--device cuda] [--out results/gpu.json] [--parts ...]
+
+same      MNIST on the processor and on the device: objectives, gaps, predictions
+mnist     60,000 x 154, m = 20, regularization 1, gap 1e-3: medians of five after a warm-up, stage
+          by stage, with the floor of stage 2 (flops over the measured rate of the products)
+protocol  the paper's MNIST protocol with PLMLCV (d = 331)
+growth    a mixture of 60k to 1M rows, gap 1e-2: seconds and peak memory
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import PCA
+
+import plml.estimators._large_margin as large_margin
+import plml.estimators._smooth as smooth
+from plml import PLML, PLMLCV
+from plml.backend.arrays import to_device
+from plml.experiments import datasets, protocols, synthetic
+from plml.experiments.records import provenance, write_atomically
+
+STAGES = {
+    "graph": (smooth, "euclidean_neighbors"),
+    "laplacian": (smooth, "similarity_graph"),
+    "anchors": (smooth, "kmeans_anchors"),
+    "weights": (smooth, "learn_weights"),
+    "triplets": (large_margin, "neighbor_triplets"),
+    "metrics": (large_margin, "learn_metrics"),
+}
+
+
+def wait(device: str) -> None:
+    """Until the device has done what it was told."""
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def stage_times(device: str) -> Any:
+    """Seconds of every stage of the fits inside."""
+    times: dict[str, list[float]] = {name: [] for name in STAGES}
+    originals = {name: getattr(*place) for name, place in STAGES.items()}
+
+    def timed(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            wait(device)
+            start = perf_counter()
+            result = originals[name](*arguments, **options)
+            wait(device)
+            times[name].append(perf_counter() - start)
+            return result
+
+        return call
+
+    for name, (module, attribute) in STAGES.items():
+        setattr(module, attribute, timed(name))
+    try:
+        yield times
+    finally:
+        for name, (module, attribute) in STAGES.items():
+            setattr(module, attribute, originals[name])
+
+
+def timed(function: Callable[[], Any], device: str) -> tuple[float, Any]:
+    wait(device)
+    start = perf_counter()
+    result = function()
+    wait(device)
+    return perf_counter() - start, result
+
+
+def raw_mnist(data_dir: str | None) -> tuple[np.ndarray, ...]:
+    """PCA on raw pixels to 95% of the variance (154 features), one global scale, float32."""
+    data = datasets.load("mnist", data_dir)
+    pca = PCA(n_components=0.95, svd_solver="covariance_eigh").fit(data.X[:60000])
+    scale = np.sqrt(np.mean(pca.transform(data.X[:60000]) ** 2))
+    X, X_test = (
+        (pca.transform(part) / scale).astype(np.float32)
+        for part in (data.X[:60000], data.X[60000:])
+    )
+    return X, data.y[:60000], X_test, data.y[60000:]
+
+
+def product_rate(X: np.ndarray, device: str) -> float:
+    """float32 flops a second of X^T X, the product of stage 2, the best of many."""
+    placed = to_device(X, device)
+    seconds = min(timed(lambda: placed.T @ placed, device)[0] for _ in range(20))
+    return 2.0 * X.shape[0] * X.shape[1] ** 2 / seconds
+
+
+def same(options: argparse.Namespace) -> dict[str, Any]:
+    X, y, X_test, y_test = raw_mnist(options.data_dir)
+    X, y = X[: options.rows], y[: options.rows]
+    found = {}
+    for device in ("cpu", options.device):
+        model = PLML(random_state=0, device=device)
+        seconds, _ = timed(lambda model=model: model.fit(X, y), device)
+        predictions = model.predict(X_test)
+        found[device] = {
+            "fit_seconds": seconds,
+            "weights_objective": float(model.history_["weights"]["value"][-1]),
+            "metrics_objective": float(model.objective_),
+            "weights_gap": float(model.weights_gap_),
+            "metrics_gap": float(model.dual_gap_),
+            "accuracy": float(np.mean(predictions == y_test)),
+            "predictions": predictions,
+        }
+    ours, theirs = found[options.device], found["cpu"]
+    agreement = float(np.mean(ours.pop("predictions") == theirs.pop("predictions")))
+    return {
+        "agreement": agreement,
+        **{
+            f"{stage}_objective_difference": abs(
+                ours[f"{stage}_objective"] / theirs[f"{stage}_objective"] - 1.0
+            )
+            for stage in ("weights", "metrics")
+        },
+        **found,
+    }
+
+
+def mnist(options: argparse.Namespace) -> dict[str, Any]:
+    device = options.device
+    X, y, X_test, y_test = raw_mnist(options.data_dir)
+    X, y = X[: options.rows], y[: options.rows]
+    fits, predictions = [], []
+    PLML(random_state=0, device=device).fit(X, y).predict(X_test)  # warm-up
+    with stage_times(device) as times:
+        for name in times:
+            times[name].clear()
+        for _ in range(options.repeats):
+            model = PLML(random_state=0, device=device)
+            fits.append(timed(lambda model=model: model.fit(X, y), device)[0])
+    model.predict(X_test)
+    for _ in range(options.repeats):
+        predictions.append(timed(lambda: model.predict(X_test), device)[0])
+    rate = product_rate(X, device)
+    flops = 4.0 * X.shape[1] ** 2 * float(np.count_nonzero(model.weights_)) * model.n_iter_
+    return {
+        "shape": X.shape,
+        "fit_seconds": median(fits),
+        "predict_seconds": median(predictions),
+        "stages": {name: median(values) for name, values in times.items() if values},
+        "iterations": [model.weights_n_iter_, model.n_iter_],
+        "gaps": [model.weights_gap_, model.dual_gap_],
+        "accuracy": float(np.mean(model.predict(X_test) == y_test)),
+        "product_tflops": rate / 1e12,
+        "metrics_floor_seconds": flops / rate,
+        "metrics_ratio_to_floor": median(times["metrics"]) / (flops / rate),
+    }
+
+
+def protocol(options: argparse.Namespace) -> dict[str, Any]:
+    data = datasets.load("mnist", options.data_dir)
+    X, y, X_test, y_test = protocols.prepared_split(data, *next(protocols.splits(data)))
+    X, y = X[: options.rows], y[: options.rows]
+    model = PLMLCV(random_state=0, device=options.device)
+    seconds, _ = timed(lambda: model.fit(X, y), options.device)
+    return {
+        "shape": X.shape,
+        "seconds": seconds,
+        "regularization": model.best_regularization_,
+        "accuracy": float(np.mean(model.predict(X_test) == y_test)),
+        "gaps": [model.weights_gap_, model.dual_gap_],
+    }
+
+
+def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for n in options.sizes:
+        X, y = synthetic.mixture(n)
+        model = PLML(random_state=0, tol=1e-2, device=options.device)
+        if options.device.startswith("cuda"):
+            import torch
+
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        with stage_times(options.device) as times:
+            seconds, _ = timed(lambda model=model, X=X, y=y: model.fit(X, y), options.device)
+        row = {
+            "rows": n,
+            "fit_seconds": seconds,
+            "stages": {name: sum(values) for name, values in times.items()},
+            "gaps": [model.weights_gap_, model.dual_gap_],
+        }
+        if options.device.startswith("cuda"):
+            row["peak_gigabytes"] = torch.cuda.max_memory_allocated() / 1e9
+        print(json.dumps(row), flush=True)
+        rows.append(row)
+    return rows
+
+
+PARTS = {"same": same, "mnist": mnist, "protocol": protocol, "growth": growth}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--rows", type=int, default=60000, help="of MNIST")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--sizes", nargs="+", type=int, default=[60_000, 250_000, 1_000_000])
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    results: dict[str, Any] = {"device": options.device}
+    if options.device.startswith("cuda"):
+        import torch
+
+        results["gpu"] = torch.cuda.get_device_name()
+    for part in options.parts:
+        results[part] = PARTS[part](options)
+        print(part, json.dumps(results[part], indent=1), flush=True)
+        if options.out is not None:
+            content = {**results, **provenance()}
+            write_atomically(options.out, json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
