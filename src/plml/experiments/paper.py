@@ -80,10 +80,6 @@ _REASONS = {
         "the images. PCA on the raw pixels alone brings PLML to 97.86 (benchmarks/"
         "usps_preprocessing.py); the paper does not say what it did for USPS."
     ),
-    ("mnist", "LMNN"): (
-        "The factored solver stops where a round of L-BFGS gains little; the paper's LMNN-MM and "
-        "LMNN ran with the defaults of their authors' code, which stops early."
-    ),
     ("", "GLML"): (
         "The second derivatives of a Gaussian in many dimensions are ruled by its smallest "
         "variances, so the metric follows how the covariances are regularised, which neither the "
