@@ -55,8 +55,10 @@ class Crew:
         return list(self._pool.map(function, items))
 
     def cut(self, n: int, largest: int, smallest: int = 256) -> list[slice]:
-        """Rows 0 to n in blocks, enough of them for everyone, within the two sizes."""
-        size = max(smallest, min(largest, -(-n // self.size)))
+        """Rows 0 to n in blocks within the two sizes, as many for everyone."""
+        n_blocks = -(-n // max(largest, smallest))
+        n_blocks = -(-n_blocks // self.size) * self.size
+        size = max(smallest, -(-n // max(n_blocks, 1)))
         return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
