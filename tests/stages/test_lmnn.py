@@ -4,11 +4,11 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from plml.solvers.problem import Monitor
+from plml.stages.energy import energies
 from plml.stages.lmnn import (
     ActiveSet,
     LmnnData,
     dual_bound,
-    energies,
     find_violations,
     learn_lmnn,
     target_distances,

@@ -17,7 +17,8 @@ from plml.estimators._base import NeighborClassifier
 from plml.estimators._large_margin import classes_of_one, zero_metric
 from plml.progress import gap_progress
 from plml.solvers.problem import Monitor, history_arrays
-from plml.stages.lmnn import Lmnn, LmnnData, energies, find_violations, learn_lmnn
+from plml.stages.energy import energies
+from plml.stages.lmnn import Lmnn, LmnnData, find_violations, learn_lmnn
 from plml.stages.search import TrainingMetricIndex
 from plml.stages.triplets import check_targets, target_neighbors
 

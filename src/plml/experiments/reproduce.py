@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Self
 
 from plml.backend.arrays import check_device
-from plml.experiments import datasets, methods, paper, protocols
+from plml.experiments import paper, protocols
+from plml.experiments.datasets import NAMES, find_files
 from plml.experiments.figures import figure1_panels, figure2_curves
+from plml.experiments.methods import WITH_BASES
+from plml.experiments.methods import parse as parse_methods
 from plml.experiments.records import Store, Task, write_atomically
 from plml.experiments.report import Findings, render
 from plml.experiments.study import Conditions, Failure, figure2_tasks, run, table1_tasks
@@ -56,7 +59,7 @@ class Study:
             check_device(device)
         except ValueError as error:
             raise ValueError(f"--device {device}: {error}") from None
-        chosen = _methods(methods)
+        chosen = parse_methods(methods)
         names = _datasets(datasets)
         needed = set(names) | ({"mnist"} if "figure1" in parts else set())
         for name in sorted(needed):
@@ -82,25 +85,19 @@ class Study:
         return Conditions(self.data_dir, self.device, threads)
 
 
-_methods = methods.parse
-find_files = datasets.find_files
-
-
 def _datasets(names: list[str] | None) -> tuple[str, ...]:
     if not names or names == ["all"]:
         return paper.DATASETS
-    unknown = [name for name in names if name not in datasets.NAMES]
+    unknown = [name for name in names if name not in NAMES]
     if unknown:
-        raise ValueError(
-            f"unknown data set {', '.join(unknown)}; choose from {', '.join(datasets.NAMES)}"
-        )
+        raise ValueError(f"unknown data set {', '.join(unknown)}; choose from {', '.join(NAMES)}")
     return tuple(dict.fromkeys(names))
 
 
 def figure1_tasks() -> list[Task]:
     """The four local methods on four digits of MNIST."""
     return [
-        Task(protocols.FOUR_DIGITS, 0, method, 20 if method in methods.WITH_BASES else None)
+        Task(protocols.FOUR_DIGITS, 0, method, 20 if method in WITH_BASES else None)
         for method in paper.FIGURE_1
     ]
 

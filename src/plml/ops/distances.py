@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from plml.backend.arrays import Array, device, namespace, row_dot
+from plml.backend.arrays import Array, device, like, namespace, row_dot
+from plml.ops.projections import psd_factor
 from plml.ops.topk import row_blocks
 
 
@@ -90,3 +91,20 @@ def combine_bases(weights: Array, M: Array) -> Array:
 def _differences(Q: Array, X: Array, candidates: Array) -> Array:
     xp = namespace(X)
     return xp.astype(Q[:, None, :], xp.float64, copy=False) - X[candidates]
+
+
+class Transformed:
+    """Points under the linear map of a metric, ready for distances by products."""
+
+    def __init__(self, X: Array, metric: np.ndarray) -> None:
+        self.factor = like(psd_factor(metric).T, X, X.dtype)
+        self.Z = X @ self.factor
+        self.squares = row_dot(self.Z, self.Z)
+
+    def distances(self, Q: Array) -> Array:
+        """(q, n) squared distances."""
+        ZQ = Q @ self.factor
+        d2 = (-2.0 * ZQ) @ self.Z.T
+        d2 += row_dot(ZQ, ZQ)[:, None]
+        d2 += self.squares
+        return namespace(d2).clip(d2, 0.0, None)

@@ -20,13 +20,12 @@ from plml.backend.arrays import (
     like,
     namespace,
     on_host,
-    row_dot,
     segment_sum,
     total,
 )
 from plml.backend.threads import ALONE, Crew, crew, one_blas_thread
+from plml.ops.distances import Transformed
 from plml.ops.pairs import PairOperator
-from plml.ops.projections import psd_factor
 from plml.ops.topk import row_blocks
 from plml.solvers.problem import Evaluation, Iteration, Monitor
 from plml.solvers.quasi_newton import projected_lbfgs
@@ -112,13 +111,13 @@ def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violat
     nearest = _Nearest(_MOST_PAIRS)
     for columns, metric in _index_parts(data, M):
         others = np.flatnonzero((data.y != data.y[columns[0]]) & np.isfinite(reach))
-        transformed = _Transformed(data.X[like(columns, data.X)], metric)
+        transformed = Transformed(data.X[like(columns, data.X)], metric)
 
         def search(
             block: slice,
             rows: np.ndarray = others,
             columns: np.ndarray = columns,
-            to: _Transformed = transformed,
+            to: Transformed = transformed,
         ) -> tuple[float, np.ndarray, np.ndarray]:
             rows = rows[block]
             d2 = to.distances(data.X[like(rows, data.X)])
@@ -230,28 +229,15 @@ def learn_lmnn(
     observe : sees the metrics after every round and may end the fit
     """
     with crew() as threads:
-        return _learn(
-            data._replace(crew=threads), solver, n_components, tol, max_iter, monitor, observe
-        )
-
-
-def _learn(
-    data: LmnnData,
-    solver: str,
-    n_components: int | None,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-    observe: Observer,
-) -> Lmnn:
-    active = ActiveSet(data, _first_impostors(data))
-    L = _scaled_identity(active, n_components or data.X.shape[1])
-    best, active, ended = _factored(active, L, tol, max_iter, monitor, observe)
-    if best.objective <= _negligible(data):
-        best = best._replace(gap=0.0)
-    elif solver == "convex" and not ended:
-        best = _proximal(active, best, tol, max_iter, monitor, observe)
-    return best._replace(history=tuple(monitor.history))
+        data = data._replace(crew=threads)
+        active = ActiveSet(data, _first_impostors(data))
+        L = _scaled_identity(active, n_components or data.X.shape[1])
+        best, active, ended = _factored(active, L, tol, max_iter, monitor, observe)
+        if best.objective <= _negligible(data):
+            best = best._replace(gap=0.0)
+        elif solver == "convex" and not ended:
+            best = _proximal(active, best, tol, max_iter, monitor, observe)
+        return best._replace(history=tuple(monitor.history))
 
 
 def _factored(
@@ -363,65 +349,6 @@ def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
             largest = np.linalg.eigvalsh(whitened.T @ C @ whitened)[-1]
             theta = min(theta, 1.0 / max(largest, 1e-300))
     return theta * total(gamma)
-
-
-def energies(data: LmnnData, M: np.ndarray, queries: np.ndarray, n_classes: int) -> np.ndarray:
-    """How much the objective grows when a query joins each class, (q, n_classes).
-
-    The energy-based classification of Weinberger and Saul: the query's pull to its nearest
-    members of the class, the hinge losses of its own margins, and those of the training margins
-    that it invades, measured with the metric of the class. Needs one metric, or one a class.
-    """
-    near = target_distances(data, M)
-    reach = 1.0 + near.max(axis=1)
-    result = np.empty((len(queries), n_classes))
-    for block in row_blocks(len(queries), 2 * len(data.X)):
-        d2 = _distances_to_training(data, M, queries[block])
-        for label in range(n_classes):
-            members, others = data.y == label, data.y != label
-            k = min(data.targets.shape[1], int(members.sum()))
-            own = np.sort(d2[:, members], axis=1)[:, :k]
-            energy = data.pull * own.sum(axis=1)
-            away = d2[:, others]
-            for j in range(k):
-                energy += np.maximum(1.0 + own[:, j, None] - away, 0.0).sum(axis=1)
-            metric = M[min(label, len(M) - 1)]
-            invaded = _mahalanobis(queries[block], data.X[others], metric)
-            rows, columns = np.nonzero(invaded < reach[others])
-            margins = 1.0 + near[others][columns] - invaded[rows, columns][:, None]
-            losses = np.maximum(margins, 0.0).sum(axis=1)
-            result[block, label] = energy + np.bincount(rows, losses, len(energy))
-    return result
-
-
-def _distances_to_training(data: LmnnData, M: np.ndarray, queries: np.ndarray) -> np.ndarray:
-    d2 = np.empty((len(queries), len(data.X)))
-    for group, metric in enumerate(M):
-        members = data.groups == group
-        d2[:, members] = _mahalanobis(queries, data.X[members], metric)
-    return d2
-
-
-class _Transformed:
-    """Points under the linear map of a metric, ready for distances by products."""
-
-    def __init__(self, X: Array, metric: np.ndarray) -> None:
-        self.factor = like(psd_factor(metric).T, X, X.dtype)
-        self.Z = X @ self.factor
-        self.squares = row_dot(self.Z, self.Z)
-
-    def distances(self, Q: Array) -> Array:
-        """(q, n) squared distances."""
-        ZQ = Q @ self.factor
-        d2 = (-2.0 * ZQ) @ self.Z.T
-        d2 += row_dot(ZQ, ZQ)[:, None]
-        d2 += self.squares
-        return namespace(d2).clip(d2, 0.0, None)
-
-
-def _mahalanobis(Q: np.ndarray, X: np.ndarray, metric: np.ndarray) -> np.ndarray:
-    """(q, n) squared distances by products."""
-    return _Transformed(X, metric).distances(Q)
 
 
 def _first_impostors(data: LmnnData) -> np.ndarray:
