@@ -12,7 +12,14 @@ from sklearn.preprocessing import normalize, scale
 
 from backend_devices import DEVICES
 from plml import CBLML, LMNN, LMNNMM, PLML, PLMLCV, SML
-from plml.backend.arrays import check_device, on_host, segment_sum, to_device
+from plml.backend.arrays import (
+    check_device,
+    fetch,
+    largest_of_rows,
+    on_host,
+    segment_sum,
+    to_device,
+)
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import project_psd, project_psd_by_sign, project_simplex
 from plml.stages.anchors import kmeans_anchors
@@ -66,6 +73,23 @@ def test_local_metric_neighbors_are_the_same(rng, device, dtype):
     placed = [to_device(array, device) for array in (X, M, Q, W)]
     found = LocalMetricIndex(*placed[:2]).search(placed[2], placed[3], 4)
     np.testing.assert_array_equal(on_host(found[1]), expected[1])
+
+
+@pytest.mark.parametrize("columns", [50, 3000, 3007])
+def test_largest_of_rows(rng, device, columns):
+    scores = rng.normal(size=(20, columns))
+    expected = np.argsort(-scores, axis=1)[:, :6]
+    found = largest_of_rows(to_device(scores, device), 6)
+    np.testing.assert_array_equal(on_host(found), expected)
+
+
+def test_fetch_brings_numbers_and_arrays_in_their_order(rng, device):
+    A = rng.normal(size=(3, 4))
+    placed = to_device(A, device)
+    number, array, plain = fetch(placed[1, 2], placed, 7.0)
+    assert isinstance(number, float)
+    assert (number, plain) == (A[1, 2], 7.0)
+    np.testing.assert_array_equal(array, A)
 
 
 @pytest.mark.parametrize("d", [5, 45])

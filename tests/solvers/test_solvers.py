@@ -1,7 +1,5 @@
 """The solvers on a box-constrained quadratic whose solution a convex solver knows."""
 
-from collections import deque
-
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -10,7 +8,7 @@ from plml.ops.projections import project_box
 from plml.solvers.fista import FistaState, fista, fista_step
 from plml.solvers.lbfgsb import lbfgsb
 from plml.solvers.problem import Evaluation, Iteration, history_arrays
-from plml.solvers.quasi_newton import lbfgs_direction, projected_lbfgs
+from plml.solvers.quasi_newton import Memory, projected_lbfgs
 
 
 class BoxQuadratic:
@@ -160,7 +158,11 @@ def test_lbfgs_direction_is_the_two_loop_recursion_on_the_free_coordinates(rng):
             continue
         V = np.eye(len(s)) - np.outer(y, s) / (s @ y)
         H = V.T @ H @ V + np.outer(s, s) / (s @ y)
-    direction = lbfgs_direction(deque(steps), deque(changes), gradient, free)
+    memory = Memory()
+    for step, change in zip(steps, changes, strict=True):
+        memory.add(step, change)
+    basis = memory.basis(gradient, free)
+    direction = memory.direction(basis, basis @ basis.T)
     np.testing.assert_allclose(direction[free], -H @ gradient[free], rtol=1e-8, atol=1e-10)
     assert not direction[~free].any()
 

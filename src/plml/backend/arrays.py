@@ -22,6 +22,9 @@ except ImportError:  # a machine with scikit-learn and without a package index
 #: A NumPy array or a PyTorch tensor.
 Array = Any
 
+#: Columns whose largest entry is looked at before the entries themselves.
+_GROUP = 32
+
 
 def namespace(*arrays: Array) -> Any:
     """The array namespace that all of them belong to."""
@@ -96,11 +99,11 @@ def like(values: Any, x: Array, dtype: Any = None) -> Array:
     return values.to(device=x.device, dtype=dtype)
 
 
-def dot(a: Array, b: Array) -> float:
-    """<a, b> over all entries."""
+def dot(a: Array, b: Array) -> Array:
+    """<a, b> over all entries, a number that stays on the device."""
     if is_tensor(a):
-        return float((a.reshape(-1) @ b.reshape(-1)).item())
-    return float(np.vdot(a, b))
+        return a.reshape(-1) @ b.reshape(-1)
+    return np.float64(np.vdot(a, b))
 
 
 def row_dot(a: Array, b: Array) -> Array:
@@ -110,13 +113,32 @@ def row_dot(a: Array, b: Array) -> Array:
     return np.einsum("...d,...d->...", a, b)
 
 
-def total(x: Array) -> float:
-    """The sum of all entries, accumulated in float64."""
+def total(x: Array) -> Array:
+    """The sum of all entries, accumulated in float64, a number that stays on the device."""
     if is_tensor(x):
         import torch
 
-        return float(x.sum(dtype=torch.float64).item())
-    return float(np.sum(x, dtype=np.float64))
+        return x.sum(dtype=torch.float64)
+    return np.sum(x, dtype=np.float64)
+
+
+def fetch(*values: Array) -> list[Any]:
+    """Numbers as floats and arrays as float64 NumPy arrays, brought to the host in one transfer."""
+    tensors = [value for value in values if is_tensor(value)]
+    if not tensors:
+        return [value if np.ndim(value) else float(value) for value in values]
+    import torch
+
+    flat = torch.cat([value.reshape(-1).to(torch.float64) for value in tensors]).cpu().numpy()
+    found, start = [], 0
+    for value in values:
+        if not is_tensor(value):
+            found.append(value)
+            continue
+        part = flat[start : start + value.numel()].reshape(tuple(value.shape))
+        found.append(part if value.ndim else float(part))
+        start += value.numel()
+    return found
 
 
 def segment_sum(values: Array, segments: Array, n: int) -> Array:
@@ -139,11 +161,25 @@ def segment_sum(values: Array, segments: Array, n: int) -> Array:
 def largest_of_rows(scores: Array, k: int) -> Array:
     """Column numbers (n, k) of the k largest of every row, largest first."""
     if is_tensor(scores):
-        return scores.topk(k, dim=1).indices
+        return _largest_of_rows_in_groups(scores, k)
     negative = -scores
     top = np.argpartition(negative, k - 1, axis=1)[:, :k]
     order = np.argsort(np.take_along_axis(negative, top, axis=1), axis=1, kind="stable")
     return np.take_along_axis(top, order, axis=1)
+
+
+def _largest_of_rows_in_groups(scores: Array, k: int) -> Array:
+    """The k largest lie in the k groups with the largest maxima, which takes one pass to find."""
+    n, columns = scores.shape
+    n_groups = columns // _GROUP
+    if n_groups <= 4 * k:
+        return scores.topk(k, dim=1).indices
+    grouped = scores[:, : n_groups * _GROUP].unflatten(1, (n_groups, _GROUP))
+    groups = grouped.amax(2).topk(k, dim=1).indices
+    members = groups[:, :, None] * _GROUP + groups.new_tensor(range(_GROUP))
+    rest = groups.new_tensor(range(n_groups * _GROUP, columns)).expand(n, -1)
+    members = namespace(scores).concat([members.reshape(n, -1), rest], axis=1)
+    return members.gather(1, scores.gather(1, members).topk(k, dim=1).indices)
 
 
 def share_of_memory(x: Array, on_processor: int) -> int:
@@ -179,12 +215,11 @@ class Edges:
     ----------
     pairs : (n_pairs, 2) integer array of rows and columns
     n : the matrix is n x n
-    like_x : an array of the namespace, device and dtype of the products
+    like_x : an array of the namespace and device of the products
     """
 
     def __init__(self, pairs: np.ndarray, n: int, like_x: Array) -> None:
         self.n = n
-        self._x = like_x
         self._order, self._indptr, self._indices = _compressed(pairs[:, 0], pairs[:, 1], n)
         if is_tensor(like_x):
             transposed = _compressed(pairs[:, 1], pairs[:, 0], n)
@@ -192,9 +227,9 @@ class Edges:
             arrays = (self._order, self._indptr, self._indices)
             self._order, self._indptr, self._indices = (like(part, like_x) for part in arrays)
 
-    def entries(self, values: Array) -> Array:
+    def entries(self, values: Array, dtype: Any) -> Array:
         """Values of the pairs in the order and dtype that the products want."""
-        return namespace(values).astype(values[self._order], self._x.dtype, copy=False)
+        return namespace(values).astype(values[self._order], dtype, copy=False)
 
     def product(self, entries: Array, x: Array, rows: slice) -> tuple[Array, Array]:
         """Row sums of some rows of the matrix, and those rows of its product with x."""
@@ -229,6 +264,7 @@ def _tensor_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, in
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled")
         return torch.sparse_csr_tensor(indptr, indices, data, size=shape, check_invariants=False)
 
 

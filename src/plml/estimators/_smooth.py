@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from plml.backend.arrays import Array, like, namespace, on_host
+from plml.backend.arrays import Array, fetch, like, namespace, on_host
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
 from plml.progress import gap_progress
 from plml.solvers.problem import Solution, history_arrays
@@ -106,7 +106,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
         xp = namespace(X)
         weights = xp.astype(solution.x, X.dtype)
         at_weights = problem.evaluate(xp.astype(weights, xp.float64))
-        gap = problem.gap(weights, at_weights, problem.gradient(at_weights))
+        (gap,) = fetch(problem.gap(weights, at_weights, problem.gradient(at_weights)))
         return SmoothPreparation(
             weights, self._triplets(X, y), anchors, local_scales(squared), solution, gap
         )

@@ -109,8 +109,9 @@ class CBLML(LargeMarginClassifier):
         self.verbose = verbose
 
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> ClusterPreparation:
-        centers, labels = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state))
-        return ClusterPreparation(np.eye(len(centers))[labels], self._triplets(X, y), centers)
+        anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state))
+        weights = np.eye(len(anchors.centers))[anchors.labels]
+        return ClusterPreparation(weights, self._triplets(X, y), anchors.centers)
 
     def _set_preparation(self, preparation: ClusterPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)

@@ -62,7 +62,7 @@ class SelectedRegularization(ClassifierMixin, BaseEstimator):
         self.classes_, codes = np.unique(y, return_inverse=True)
         selection = select_regularization(
             self.estimator,
-            X,
+            self.estimator._place(X),
             codes,
             REGULARIZATIONS,
             cv=self.cv,

@@ -13,11 +13,11 @@ def mixture(
     spread: float = 1.0,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A mixture of Gaussians of low rank, several a class: (X, y), X float32 of unit mean square.
+    """A mixture of Gaussians of low rank, several a class: (X, y).
 
     Parameters
     ----------
-    n_samples, n_features : the shape of X
+    n_samples, n_features : the shape of X, float32, its rows of unit mean square norm
     n_classes : labels 0 to n_classes - 1, in turn
     n_clouds : Gaussians a class
     rank : directions in which a Gaussian is wide
@@ -36,5 +36,5 @@ def mixture(
         members = np.flatnonzero(cloud == number)
         latent = rng.standard_normal((len(members), rank), dtype=np.float32)
         X[members] += means[number] + (3.0 * latent) @ axes[number]
-    X /= np.sqrt(np.mean(np.square(X), dtype=np.float64)).astype(np.float32)
+    X /= np.float32(np.sqrt(np.sum(np.square(X), dtype=np.float64) / n_samples))
     return X, y

@@ -13,6 +13,9 @@ and none of n x m x d either: rows are taken a block at a time, and the blocks, 
 shared among the threads of a crew.
 """
 
+from copy import copy
+from typing import Any
+
 import numpy as np
 
 from plml.backend.arrays import (
@@ -53,7 +56,7 @@ class PairOperator:
         self.pairs = pairs
         self.crew = crew_for(X, crew)
         n, d = X.shape
-        self._edges = Edges(pairs, n, X)
+        self._edges = Edges(pairs, n, X)  # of no dtype
         self._ends = like(np.ascontiguousarray(pairs.T), X)
         self._narrow = d <= _NARROW
         width = d * self.n_bases if self._narrow else d
@@ -75,10 +78,16 @@ class PairOperator:
         """M."""
         return self.weights.shape[1]
 
+    def astype(self, dtype: Any) -> "PairOperator":
+        """The same operator with its products in another dtype."""
+        xp, other = namespace(self.X), copy(self)
+        other.X, other.weights = (xp.astype(part, dtype) for part in (self.X, self.weights))
+        return other
+
     def scatter(self, s: Array) -> Array:
         """A* s, an (m, d, d) float64 array, for s of shape (n_pairs,)."""
         xp, d = namespace(self.X), self.X.shape[1]
-        entries = self._edges.entries(s)
+        entries = self._edges.entries(s, self.X.dtype)
         # sum_p w_p (x_i - x_j)(x_i - x_j)^T = G + G^T with G = X^T (D_i/2 + D_j/2 - S) X.
         out_edges = xp.empty_like(self.X)
         self.crew.map(lambda rows: self._out_edges(entries, rows, out_edges), self._blocks)

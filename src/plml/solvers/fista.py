@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plml.backend.arrays import dot
+from plml.backend.arrays import dot, fetch
 from plml.solvers.problem import Callback, Evaluation, Monitor, Problem, Solution
 
 
@@ -47,16 +47,21 @@ def fista(
     """
     monitor = Monitor(tol, callback)
     state = FistaState(x0, problem.evaluate(x0), x0, 1.0, lipschitz)
-    gap = problem.gap(x0, state.evaluation, problem.gradient(state.evaluation))
-    stop = monitor.done(0, state.evaluation.value, gap)
+    value, gap = _value_and_gap(problem, state)
+    stop = monitor.done(0, value, gap)
     iteration = 0
     while not stop and iteration < max_iter:
         iteration += 1
         state = fista_step(problem, state, restart=restart)
         if iteration % check_every == 0 or iteration == max_iter:
-            gap = problem.gap(state.x, state.evaluation, problem.gradient(state.evaluation))
-            stop = monitor.done(iteration, state.evaluation.value, gap)
-    return monitor.solution(state.x, state.evaluation.value, gap, iteration)
+            value, gap = _value_and_gap(problem, state)
+            stop = monitor.done(iteration, value, gap)
+    return monitor.solution(state.x, value, gap, iteration)
+
+
+def _value_and_gap(problem: Problem, state: FistaState) -> list[float]:
+    gap = problem.gap(state.x, state.evaluation, problem.gradient(state.evaluation))
+    return fetch(state.evaluation.value, gap)
 
 
 def fista_step(problem: Problem, state: FistaState, *, restart: bool) -> FistaState:
@@ -69,11 +74,13 @@ def fista_step(problem: Problem, state: FistaState, *, restart: bool) -> FistaSt
         at_x = problem.evaluate(x)
         step = x - state.y
         linear, square = dot(gradient, step), dot(step, step)
-        model = at_y.value + linear + 0.5 * beta * square
+        before, after, model = fetch(
+            at_y.value, at_x.value, at_y.value + linear + 0.5 * beta * square
+        )
         # Both sides carry rounding errors of this size; without the slack beta would
         # double for ever once the iterates stand still.
-        slack = 1e-12 * max(abs(at_x.value), abs(at_y.value))
-        if at_x.value <= model + slack or not np.isfinite(model):
+        slack = 1e-12 * max(abs(after), abs(before))
+        if after <= model + slack or not np.isfinite(model):
             break
         beta *= 2.0
     momentum = x - state.x

@@ -42,7 +42,7 @@ def lbfgsb(
         nonlocal best_x, best_value, best_gap, n_evaluations
         evaluation = problem.evaluate(x)
         gradient = problem.gradient(evaluation)
-        gap = problem.gap(x, evaluation, gradient)
+        gap = float(problem.gap(x, evaluation, gradient))
         n_evaluations += 1
         if gap < best_gap:
             best_x, best_value, best_gap = x.copy(), evaluation.value, gap

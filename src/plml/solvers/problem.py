@@ -10,7 +10,7 @@ import numpy as np
 class Evaluation(NamedTuple):
     """The objective at a point, with what the problem wants back to finish the gradient there."""
 
-    value: float
+    value: Any  # a number, on the device where the problem lives
     cache: Any
 
 
@@ -29,7 +29,7 @@ class Problem(Protocol):
         """The gradient of f at the point of the evaluation."""
         ...
 
-    def gap(self, x: np.ndarray, evaluation: Evaluation, gradient: np.ndarray) -> float:
+    def gap(self, x: np.ndarray, evaluation: Evaluation, gradient: np.ndarray) -> Any:
         """A relative upper bound on f(x) - min f, for x in C."""
         ...
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from plml.backend.arrays import Array, namespace, row_dot
+from plml.backend.arrays import Array, fetch, namespace, row_dot
 from plml.backend.threads import Crew
 from plml.solvers.problem import Callback, Monitor, Solution
 
@@ -30,7 +30,7 @@ class RowQuadratic(Protocol):
         """Rows onto their sets; the (n,) hint is read and written, and starts at -1."""
         ...
 
-    def value_and_gap(self, x: Array, product: Array) -> tuple[float, float]:
+    def value_and_gap(self, x: Array, product: Array) -> tuple[Array, Array]:
         """The objective, and a relative upper bound on its distance to the minimum."""
         ...
 
@@ -65,7 +65,7 @@ def accelerated(
     share = problem.crew.map
     share(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
     Hy = xp.asarray(Hx, copy=True)
-    value, gap = problem.value_and_gap(x, Hx)
+    value, gap = fetch(*problem.value_and_gap(x, Hx))
     if monitor.done(0, value, gap):
         return monitor.solution(x, value, gap, 0)
 
@@ -100,7 +100,7 @@ def accelerated(
         momentum = (previous - 1.0) / t
         share(extrapolate, problem.blocks)
         if iteration % _CHECK_EVERY == 0 or iteration == max_iter:
-            value, gap = problem.value_and_gap(x, Hx)
+            value, gap = fetch(*problem.value_and_gap(x, Hx))
             if monitor.done(iteration, value, gap):
                 break
     return monitor.solution(x, value, gap, iteration)

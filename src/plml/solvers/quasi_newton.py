@@ -1,10 +1,11 @@
 """A projected quasi-Newton method for box constraints, on inner products alone."""
 
 from collections import deque
+from typing import NamedTuple
 
 import numpy as np
 
-from plml.backend.arrays import Array, dot, like, namespace, on_host
+from plml.backend.arrays import Array, dot, fetch, like, namespace
 from plml.solvers.problem import Callback, Evaluation, Monitor, Problem, Solution
 
 _MEMORY = 10
@@ -45,69 +46,113 @@ def projected_lbfgs(
     patience : evaluations without a smaller gap after which to give up
     callback : called at every accepted point
     """
-    xp = namespace(x0)
-    lower, upper = bounds
     monitor = Monitor(tol, callback)
-    x, evaluation = x0, problem.evaluate(x0)
-    gradient = problem.gradient(evaluation)
+    memory = Memory()
+    at = _look(problem, x0, problem.evaluate(x0), bounds, memory)
     n_evaluations = 1
-    gap = problem.gap(x, evaluation, gradient)
-    best, best_at = (x, evaluation.value, gap), n_evaluations
-    steps: deque[Array] = deque(maxlen=_MEMORY)
-    changes: deque[Array] = deque(maxlen=_MEMORY)
-    done = monitor.done(n_evaluations, evaluation.value, gap)
+    best, best_at = at, n_evaluations
+    done = monitor.done(n_evaluations, at.value, at.gap)
     while not done and n_evaluations < max_iter:
-        # Near a bound counts as at it, or ever shorter steps would end in front of it.
-        near = min(
-            _NEAR * (upper - lower), float(xp.max(xp.abs(x - problem.project(x - gradient))))
-        )
-        held = (x <= lower + near) & (gradient > 0.0)
-        held = held | ((x >= upper - near) & (gradient < 0.0))
-        direction = lbfgs_direction(steps, changes, gradient, ~held)
-        direction = xp.where(held, -gradient, direction)
+        direction = memory.direction(at.basis, at.gram)
+        direction = namespace(x0).where(at.held, -at.gradient, direction)
         step = 1.0
-        if not steps:  # nothing is known of the curvature: move a fraction of the box
-            largest = float(xp.max(xp.abs(direction)))
-            step = 0.1 * (upper - lower) / largest if largest > 0.0 else 0.0
-        left = max_iter - n_evaluations
-        trial = _search(problem, x, evaluation, gradient, direction, step, bounds, left)
+        if not memory:  # nothing is known of the curvature: move a fraction of the box
+            step = 0.1 * (bounds[1] - bounds[0]) / at.steepest if at.steepest > 0.0 else 0.0
+        trial = _search(problem, at, direction, step, bounds, max_iter - n_evaluations)
         n_evaluations += trial.n_evaluations
         if trial.evaluation is None:
-            if not steps:
+            if not memory:
                 break  # not even the gradient leads down: the values agree to rounding
-            steps.clear()
-            changes.clear()
+            memory = Memory()
+            at = _look(problem, at.x, at.evaluation, bounds, memory, at.gradient)
             continue
-        new_gradient = problem.gradient(trial.evaluation)
-        s, y = trial.x - x, new_gradient - gradient
-        if dot(s, y) > 1e-12 * dot(y, y) ** 0.5:
-            steps.append(s)
-            changes.append(y)
-        x, evaluation, gradient = trial.x, trial.evaluation, new_gradient
-        gap = problem.gap(x, evaluation, gradient)
-        if gap < best[2]:
-            best, best_at = (x, evaluation.value, gap), n_evaluations
-        done = monitor.done(n_evaluations, evaluation.value, gap)
+        at = _look(problem, trial.x, trial.evaluation, bounds, memory, before=at)
+        if at.gap < best.gap:
+            best, best_at = at, n_evaluations
+        done = monitor.done(n_evaluations, at.value, at.gap)
         if patience is not None and n_evaluations - best_at > patience:
             break
-    return monitor.solution(*best, n_evaluations)
+    return monitor.solution(best.x, best.value, best.gap, n_evaluations)
 
 
-class _Trial:
+class Memory:
+    """The last steps s = x_new - x and changes y = g_new - g of the gradient, oldest first."""
+
+    def __init__(self) -> None:
+        self.steps: deque[Array] = deque(maxlen=_MEMORY)
+        self.changes: deque[Array] = deque(maxlen=_MEMORY)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def add(self, step: Array, change: Array) -> None:
+        """A step and the change of the gradient over it."""
+        self.steps.append(step)
+        self.changes.append(change)
+
+    def basis(self, gradient: Array, free: Array) -> Array:
+        """The vectors that a direction is made of, over the free coordinates."""
+        return namespace(gradient).stack([*self.steps, *self.changes, gradient]) * free
+
+    def direction(self, basis: Array, gram: np.ndarray) -> Array:
+        """-H g over the free coordinates, zero elsewhere, by the two-loop recursion."""
+        coefficients = two_loop_coefficients(gram.astype(np.float64), len(self))
+        return like(coefficients, basis, basis.dtype) @ basis
+
+
+class _Look(NamedTuple):
+    """A point with all that the next step needs; the last four on the host."""
+
+    x: Array
+    evaluation: Evaluation
+    gradient: Array
+    held: Array  # near a bound, and pushed outwards
+    basis: Array
+    gram: np.ndarray  # of the basis
+    value: float
+    gap: float
+    steepest: float  # largest entry of the gradient
+
+
+def _look(
+    problem: Problem,
+    x: Array,
+    evaluation: Evaluation,
+    bounds: tuple[float, float],
+    memory: Memory,
+    gradient: Array | None = None,
+    before: _Look | None = None,
+) -> _Look:
+    """Look at a point, and remember the way to it; one transfer to the host."""
+    xp = namespace(x)
+    if gradient is None:
+        gradient = problem.gradient(evaluation)
+    if before is not None:
+        memory.add(x - before.x, gradient - before.gradient)
+    lower, upper = bounds
+    # Near a bound counts as at it, or ever shorter steps would end in front of it.
+    near = xp.max(xp.abs(x - problem.project(x - gradient))).clip(None, _NEAR * (upper - lower))
+    held = (x <= lower + near) & (gradient > 0.0)
+    held = held | ((x >= upper - near) & (gradient < 0.0))
+    basis = memory.basis(gradient, ~held)
+    gap = problem.gap(x, evaluation, gradient)
+    steepest = xp.max(xp.abs(gradient))
+    on_device = (basis @ basis.T, evaluation.value, gap, steepest)
+    return _Look(x, evaluation, gradient, held, basis, *fetch(*on_device))
+
+
+class _Trial(NamedTuple):
     """What a line search found; no evaluation where it found nothing."""
 
-    def __init__(self, x: np.ndarray, evaluation: Evaluation | None, n_evaluations: int) -> None:
-        self.x = x
-        self.evaluation = evaluation
-        self.n_evaluations = n_evaluations
+    x: Array
+    evaluation: Evaluation | None
+    n_evaluations: int
 
 
 def _search(
     problem: Problem,
-    x: np.ndarray,
-    evaluation: Evaluation,
-    gradient: np.ndarray,
-    direction: np.ndarray,
+    at: _Look,
+    direction: Array,
     step: float,
     bounds: tuple[float, float],
     max_evaluations: int,
@@ -115,39 +160,18 @@ def _search(
     """The first point along the projected arc with a sufficient decrease."""
     n_evaluations = 0
     while step > _SHORTEST_STEP and n_evaluations < max_evaluations:
-        new_x = namespace(x).clip(x + step * direction, *bounds)
-        slope = dot(gradient, new_x - x)
-        if slope >= 0.0:
-            return _Trial(x, None, n_evaluations)
-        new = problem.evaluate(new_x)
+        x = namespace(at.x).clip(at.x + step * direction, *bounds)
+        new = problem.evaluate(x)
         n_evaluations += 1
-        if new.value <= evaluation.value + _SUFFICIENT_DECREASE * slope:
-            return _Trial(new_x, new, n_evaluations)
+        value, slope = fetch(new.value, dot(at.gradient, x - at.x))
+        if slope >= 0.0:
+            break
+        if value <= at.value + _SUFFICIENT_DECREASE * slope:
+            return _Trial(x, new, n_evaluations)
         # The minimum of the parabola through both values and the slope, within reason.
-        curvature = new.value - evaluation.value - slope
+        curvature = value - at.value - slope
         step *= min(max(-0.5 * slope / curvature, 0.1), 0.5)
-    return _Trial(x, None, n_evaluations)
-
-
-def lbfgs_direction(
-    steps: "deque[Array]",
-    changes: "deque[Array]",
-    gradient: Array,
-    free: Array,
-) -> Array:
-    """-H g over the free coordinates, zero elsewhere, by the two-loop recursion on coefficients.
-
-    Parameters
-    ----------
-    steps, changes : the last s = x_new - x and y = g_new - g, oldest first
-    gradient : (n,) array
-    free : (n,) boolean array
-    """
-    k = len(steps)
-    xp = namespace(gradient)
-    basis = xp.stack([*steps, *changes, gradient]) * free
-    G = on_host(basis @ basis.T).astype(np.float64)
-    return like(two_loop_coefficients(G, k), basis, basis.dtype) @ basis
+    return _Trial(at.x, None, n_evaluations)
 
 
 def two_loop_coefficients(G: np.ndarray, k: int) -> np.ndarray:

@@ -19,6 +19,7 @@ class Anchors(NamedTuple):
 
     centers: Array
     labels: np.ndarray
+    n_iter: int
 
 
 def kmeans_anchors(
@@ -36,15 +37,18 @@ def kmeans_anchors(
     """
     n_clusters = min(n_bases, len(X))
     if is_tensor(X):
-        centers, labels = _lloyd(X, _spread_out(X, n_clusters, check_random_state(random_state)))
+        start = _spread_out(X, n_clusters, check_random_state(random_state))
+        centers, labels, n_iter = _lloyd(X, start)
     else:
         with warnings.catch_warnings():
             # The estimator says it in its own words.
             warnings.filterwarnings("ignore", "Number of distinct clusters", ConvergenceWarning)
-            kmeans = KMeans(n_clusters, random_state=random_state).fit(X)
-        centers, labels = kmeans.cluster_centers_, kmeans.labels_
+            # In float64, so that the anchors do not depend on where they are computed.
+            kmeans = KMeans(n_clusters, random_state=random_state).fit(X.astype(np.float64))
+        centers, labels = kmeans.cluster_centers_.astype(X.dtype), kmeans.labels_
+        n_iter = kmeans.n_iter_
     used, labels = np.unique(labels, return_inverse=True)
-    return Anchors(centers[like(used, X)], labels)
+    return Anchors(centers[like(used, X)], labels, n_iter)
 
 
 def _spread_out(X: Array, n_clusters: int, rng: np.random.RandomState) -> Array:
@@ -69,14 +73,14 @@ def _spread_out(X: Array, n_clusters: int, rng: np.random.RandomState) -> Array:
     return X[like(np.array(chosen), X)]
 
 
-def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray]:
+def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray, int]:
     """Lloyd's iteration, stopped as scikit-learn's ``KMeans`` stops it."""
     xp = namespace(X)
     X64 = xp.astype(X, xp.float64)
     enough = _TOLERANCE * float(xp.mean(xp.var(X64, axis=0)))
     centers = xp.astype(centers, xp.float64)
-    labels = None
-    for _ in range(_MAX_ITER):
+    labels, iteration = None, 0
+    for iteration in range(1, _MAX_ITER + 1):
         previous, labels = labels, xp.argmin(_squared_distances(X64, centers), axis=1)
         if previous is not None and bool(xp.all(labels == previous)):
             break
@@ -89,7 +93,7 @@ def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray]:
         if shift <= enough:
             labels = xp.argmin(_squared_distances(X64, centers), axis=1)
             break
-    return xp.astype(centers, X.dtype), on_host(labels)
+    return xp.astype(centers, X.dtype), on_host(labels), iteration
 
 
 def _squared_distances(X: Array, centers: Array) -> Array:

@@ -17,6 +17,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from plml.backend.arrays import (
     Array,
+    fetch,
     like,
     namespace,
     on_host,
@@ -203,7 +204,7 @@ class ActiveSet:
         weights -= segment_sum(active, self._impostor, len(d2))
         weights[:n_targets] += pull
         value = pull * total(d2[:n_targets]) + total(xp.clip(hinge, 0.0, None))
-        return value, on_host(self.operator.scatter(weights))
+        return fetch(value)[0], on_host(self.operator.scatter(weights))
 
 
 def learn_lmnn(
@@ -316,7 +317,8 @@ def _proximal(
         lower = max(lower, dual_bound(dual, gamma))
         if found.objective < best.objective:
             best = best._replace(M=M, objective=found.objective)
-        best = best._replace(gap=relative_gap(best.objective, lower), n_iter=n_iter)
+        gap = float(relative_gap(np.float64(best.objective), lower))
+        best = best._replace(gap=gap, n_iter=n_iter)
         if monitor.done(n_iter, best.objective, best.gap) or observe(best.M):
             break
         active = active.with_more(found.pairs)
@@ -348,7 +350,7 @@ def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
         if whitened.size:
             largest = np.linalg.eigvalsh(whitened.T @ C @ whitened)[-1]
             theta = min(theta, 1.0 / max(largest, 1e-300))
-    return theta * total(gamma)
+    return theta * fetch(total(gamma))[0]
 
 
 def _first_impostors(data: LmnnData) -> np.ndarray:

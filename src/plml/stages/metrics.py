@@ -1,12 +1,14 @@
 """Stage 2: large-margin basis metrics (equations 5 to 9), by the dual."""
 
 import sys
+from copy import copy
 from typing import Any, NamedTuple
 
 from plml.backend.arrays import (
     Array,
     device,
     dot,
+    fetch,
     is_tensor,
     like,
     namespace,
@@ -48,7 +50,6 @@ class MetricsDual:
     triplets : Triplets
     regularization, pull : alpha_1, alpha_2
     center : (m, d, d) array of positive semidefinite matrices; by default zero
-    exact : whether the projections are those of float64; an iteration can do with less
     """
 
     def __init__(
@@ -58,23 +59,31 @@ class MetricsDual:
         regularization: float,
         pull: float,
         center: Array | None = None,
-        exact: bool = True,
     ) -> None:
         xp, place = namespace(pairs.X), device(pairs.X)
         m, d, n_pairs = pairs.n_bases, pairs.X.shape[1], len(triplets.pairs)
         zero = xp.zeros((m, d, d), dtype=xp.float64, device=place)
         self.center = zero if center is None else center
+        self._center_square = dot(self.center, self.center)
         self.pairs = pairs
         self.triplets = triplets
         self.regularization = regularization
         self.pull = pull
-        self.exact = exact
+        self.exact = True
         self._target, self._impostor = (
             like(ends, pairs.X) for ends in (triplets.target, triplets.impostor)
         )
         is_target = xp.arange(n_pairs, device=place) < triplets.n_target_pairs
         self._is_target = xp.astype(is_target, xp.float64)
         self.target_scatter = pairs.scatter(self._is_target)
+
+    def iterating(self, dtype: Any) -> "MetricsDual":
+        """The same problem for the iterations of a solver: products and projections as fast as
+        the dtype allows. Certificates are for the problem itself.
+        """
+        other = copy(self)
+        other.pairs, other.exact = self.pairs.astype(dtype), False
+        return other
 
     def project(self, gamma: Array) -> Array:
         """Onto the box."""
@@ -96,24 +105,23 @@ class MetricsDual:
         """g(gamma), keeping the metrics for the gradient."""
         M = self.metrics(gamma)
         # ||(-K)_+||^2 / (4 alpha_1) = alpha_1 ||M||^2.
-        center = self.center
-        value = self.regularization * (dot(M, M) - dot(center, center)) - total(gamma)
+        value = self.regularization * (dot(M, M) - self._center_square) - total(gamma)
         return Evaluation(value, M)
 
     def gradient(self, evaluation: Evaluation) -> Array:
         """-1 + d^2_i(x_i, x_k) - d^2_i(x_i, x_j), under the metrics of the evaluation."""
         return self._margins(self.pairs.distances(evaluation.cache)) - 1.0
 
-    def gap(self, gamma: Array, evaluation: Evaluation, gradient: Array) -> float:
+    def gap(self, gamma: Array, evaluation: Evaluation, gradient: Array) -> Array:
         """(primal - dual) / primal at the metrics of gamma; the hinge losses are [-gradient]_+."""
         primal = self._primal(evaluation.cache, gradient)
         return relative_gap(primal, -evaluation.value)
 
-    def primal(self, M: Array) -> float:
+    def primal(self, M: Array) -> Array:
         """Equation 5 at M."""
         return self._primal(M, self._margins(self.pairs.distances(M)) - 1.0)
 
-    def _primal(self, M: Array, slack: Array) -> float:
+    def _primal(self, M: Array, slack: Array) -> Array:
         # alpha_2 sum_ij d_ij^2 = <M, A* 1_targets>: d x d work instead of another pass over pairs.
         penalty = self.regularization * total((M - self.center) ** 2)
         pull = self.pull * dot(M, self.target_scatter)
@@ -147,9 +155,9 @@ class Metrics(NamedTuple):
     history: tuple[Iteration, ...]
 
 
-def relative_gap(primal: float, dual: float) -> float:
+def relative_gap(primal: Array, dual: Array) -> Array:
     """(primal - dual) / primal; the primal is positive wherever there are triplets."""
-    return max(primal - dual, 0.0) / max(primal, sys.float_info.min)
+    return (primal - dual).clip(0.0, None) / primal.clip(sys.float_info.min, None)
 
 
 def learn_metrics(
@@ -184,16 +192,12 @@ def learn_metrics(
     xp = namespace(X)
     X = X - xp.astype(xp.mean(xp.astype(X, xp.float64), axis=0), X.dtype)
     with crew() as threads:
-
-        def dual(dtype: Any, exact: bool) -> MetricsDual:
-            as_dtype = xp.astype(X, dtype), xp.astype(weights, dtype)
-            pairs = PairOperator(*as_dtype, triplets.pairs, threads)
-            return MetricsDual(pairs, triplets, regularization, pull, exact=exact)
-
-        exact = dual(xp.float64, True)
+        X64, W64 = (xp.astype(array, xp.float64) for array in (X, weights))
+        pairs = PairOperator(X64, W64, triplets.pairs, threads)
+        exact = MetricsDual(pairs, triplets, regularization, pull)
         solution = None
         for dtype, phase_tol in _phases(X, solver, tol):
-            problem = exact if dtype == xp.float64 else dual(dtype, False)
+            problem = exact.iterating(dtype)
             options: dict[str, Any] = {"tol": phase_tol, "callback": callback}
             if solution is None:
                 solution = _minimize(problem, gamma, solver, max_iter, options)
@@ -259,12 +263,12 @@ def _certified(problem: MetricsDual, solution: Solution, dtype: Any, tol: float)
     evaluation = problem.evaluate(solution.x)
     xp = namespace(evaluation.cache)
     M = xp.astype(evaluation.cache, dtype)
-    objective = problem.primal(xp.astype(M, xp.float64))
-    gap = relative_gap(objective, -evaluation.value)
+    primal = problem.primal(xp.astype(M, xp.float64))
+    objective, value, gap = fetch(primal, evaluation.value, relative_gap(primal, -evaluation.value))
     n_iter = max(solution.n_iter, 1)
     history = solution.history
     if history:  # its last line is what is returned
-        history = (*history[:-1], history[-1]._replace(value=evaluation.value, gap=gap))
+        history = (*history[:-1], history[-1]._replace(value=value, gap=gap))
     return Metrics(M, solution.x, objective, gap, gap <= tol, n_iter, history)
 
 
@@ -273,9 +277,9 @@ def _uniform_start(problem: MetricsDual) -> Array:
     xp, place = namespace(problem.pairs.X), device(problem.pairs.X)
     ones = xp.ones(len(problem.triplets.target), dtype=xp.float64, device=place)
     size = 0.5
-    value = problem.evaluate(size * ones).value
+    (value,) = fetch(problem.evaluate(size * ones).value)
     while value > 0.0 or len(ones) * size > 1e-3:
-        smaller = problem.evaluate(0.5 * size * ones).value
+        (smaller,) = fetch(problem.evaluate(0.5 * size * ones).value)
         if smaller >= value:
             break
         size, value = 0.5 * size, smaller

@@ -1,5 +1,6 @@
 """Stage 1: smooth local linear weights (equation 4, Algorithm 1)."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from plml.backend.arrays import (
     crew_for,
     device,
     dot,
+    fetch,
     is_tensor,
     like,
     namespace,
@@ -89,17 +91,26 @@ class WeightProblem:
     def evaluate(self, W: Array) -> Evaluation:
         """g(W), keeping W A + lambda_2 L W for the gradient."""
         quadratic = W @ self.A + self.smoothness * self._laplacian_product(W)
-        value = dot(W, quadratic) + dot(W, self.B) + total(self.constant)
+        value = dot(W, quadratic) + dot(W, self.B) + self.total_constant
         return Evaluation(value, quadratic)
 
     def gradient(self, evaluation: Evaluation) -> Array:
         """2 (W A + lambda_2 L W) + B."""
         return 2.0 * evaluation.cache + self.B
 
-    def gap(self, W: Array, evaluation: Evaluation, gradient: Array) -> float:
+    def gap(self, W: Array, evaluation: Evaluation, gradient: Array) -> Array:
         """Frank-Wolfe gap sum_i (<g_i, W_i> - min_b g_ib) over g(W): bounds (g(W) - g*) / g(W)."""
-        gap = total(self._row_gaps(W, gradient))
-        return max(gap, 0.0) / max(evaluation.value, total(self._row_floors()))
+        gap = total(self._row_gaps(W, gradient)).clip(0.0, None)
+        return gap / evaluation.value.clip(self._floor, None)
+
+    @cached_property
+    def _floor(self) -> float:
+        return fetch(total(self._row_floors()))[0]
+
+    @cached_property
+    def total_constant(self) -> Array:
+        """C."""
+        return total(self.constant)
 
     def _row_gaps(self, W: Array, gradient: Array) -> Array:
         return row_dot(gradient, W) - namespace(gradient).min(gradient, axis=1)
@@ -145,12 +156,12 @@ class QueryWeightProblem(WeightProblem):
         self.B = self.B - 2.0 * smoothness * product(W)
         self.constant = self.constant + smoothness * product(row_dot(W, W)[:, None])[:, 0]
 
-    def gap(self, W: Array, evaluation: Evaluation, gradient: Array) -> float:
+    def gap(self, W: Array, evaluation: Evaluation, gradient: Array) -> Array:
         """The largest relative Frank-Wolfe gap of a row."""
         xp = namespace(self.B)
         values = row_dot(xp.astype(W, xp.float64), evaluation.cache + self.B) + self.constant
         gaps = xp.clip(self._row_gaps(W, gradient), 0.0, None)
-        return float(xp.max(gaps / xp.maximum(values, self._row_floors())))
+        return xp.max(gaps / xp.maximum(values, self._row_floors()))
 
 
 class RowWeightProblem:
@@ -198,10 +209,10 @@ class RowWeightProblem:
         """Onto the simplex; the hint is the threshold."""
         return project_simplex(v) if is_tensor(v) else project_simplex_from(v, hint)
 
-    def value_and_gap(self, x: Array, product: Array) -> tuple[float, float]:
+    def value_and_gap(self, x: Array, product: Array) -> tuple[Array, Array]:
         """G(W) and its relative Frank-Wolfe gap."""
         problem = self.problem
-        value = total(row_dot(x, product + self.linear)) + total(problem.constant)
+        value = total(row_dot(x, product + self.linear)) + problem.total_constant
         gradient = 2.0 * product + self.linear
         return value, problem.gap(x, Evaluation(value, product), gradient)
 
