@@ -79,8 +79,9 @@ def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray, int]:
     X64 = xp.astype(X, xp.float64)
     enough = _TOLERANCE * float(xp.mean(xp.var(X64, axis=0)))
     centers = xp.astype(centers, xp.float64)
-    labels, iteration = None, 0
-    for iteration in range(1, _MAX_ITER + 1):
+    labels, n_iter = None, 0
+    while n_iter < _MAX_ITER:
+        n_iter += 1
         previous, labels = labels, xp.argmin(_squared_distances(X64, centers), axis=1)
         if previous is not None and bool(xp.all(labels == previous)):
             break
@@ -93,7 +94,7 @@ def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray, int]:
         if shift <= enough:
             labels = xp.argmin(_squared_distances(X64, centers), axis=1)
             break
-    return xp.astype(centers, X.dtype), on_host(labels), iteration
+    return xp.astype(centers, X.dtype), on_host(labels), n_iter
 
 
 def _squared_distances(X: Array, centers: Array) -> Array:
