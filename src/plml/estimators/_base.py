@@ -161,6 +161,10 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Squared distances and indices of the k nearest; None: of the training instances."""
 
+    def _nearest(self, X: np.ndarray, k: int) -> Array:
+        """Indices of the k nearest in any order, for a vote."""
+        return self._search(X, k)[1]
+
     @abstractmethod
     def _squared_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Squared distances between rows."""
@@ -181,7 +185,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 f"n_neighbors={self.n_neighbors} is more than the {len(self._fit_X)} training rows"
             )
         with self._threads():
-            neighbors = on_host(self._search(X, self.n_neighbors)[1])
+            neighbors = on_host(self._nearest(X, self.n_neighbors))
         return vote(self._fit_codes[neighbors], len(self.classes_))
 
     def _predict_codes(self, X: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Classifiers whose metric at x is a convex combination of basis metrics (equation 2)."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -9,15 +10,22 @@ from sklearn.utils.validation import check_is_fitted
 from plml.backend.arrays import Array, device, like, on_host
 from plml.estimators._base import NeighborClassifier, follow
 from plml.ops.distances import combine_bases, local_pairs
+from plml.stages.neighbors import EuclideanIndex
 from plml.stages.search import LocalMetricIndex, index_vectors, query_vectors
 
 
-class Placed(NamedTuple):
-    """Training data and its index on one device."""
+class Placed:
+    """Training data and its indexes on one device."""
 
-    X: Array
-    weights: Array
-    metric_index: LocalMetricIndex
+    def __init__(self, X: Array, weights: Array, M: Array) -> None:
+        self.X = X
+        self.weights = weights
+        self.metric_index = LocalMetricIndex(X, M)
+
+    @cached_property
+    def euclidean_index(self) -> EuclideanIndex:
+        """For the weights of new points."""
+        return EuclideanIndex(self.X)
 
 
 class BasisMetricClassifier(NeighborClassifier):
@@ -80,7 +88,7 @@ class BasisMetricClassifier(NeighborClassifier):
             X, weights, M = (
                 like(array, like_x) for array in (self._fit_X, self.weights_, self.basis_metrics_)
             )
-            self._copies[key] = Placed(X, weights, LocalMetricIndex(X, M))
+            self._copies[key] = Placed(X, weights, M)
         return self._copies[key]
 
     def _forget_copies(self) -> None:
@@ -97,6 +105,10 @@ class BasisMetricClassifier(NeighborClassifier):
         if X is None:
             return placed.metric_index.search(Q, placed.weights, k, like(np.arange(len(Q)), Q))
         return placed.metric_index.search(Q, self._weights_at(Q), k)
+
+    def _nearest(self, X: np.ndarray, k: int) -> Array:
+        Q = self._place(X)
+        return self._placed(Q).metric_index.nearest(Q, self._weights_at(Q), k)
 
     def _squared_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         candidates = np.arange(len(second))[:, None]

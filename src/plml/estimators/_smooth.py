@@ -130,12 +130,11 @@ class SmoothLocalMetric(LargeMarginClassifier):
     def _weights_at(self, X: Array) -> Array:
         placed = self._placed(X)
         if self.query_weights == "nearest":
-            _, nearest = euclidean_neighbors(placed.X, 1, X)
-            return placed.weights[nearest[:, 0]]
+            return placed.weights[placed.euclidean_index.nearest(X, 1)[:, 0]]
         squared, neighbors = (
             on_host(part)
-            for part in euclidean_neighbors(
-                placed.X, max(self.n_graph_neighbors, SCALE_NEIGHBOR), X
+            for part in placed.euclidean_index.search(
+                X, min(max(self.n_graph_neighbors, SCALE_NEIGHBOR), len(placed.X))
             )
         )
         problem = QueryWeightProblem(

@@ -2,14 +2,16 @@
 
 Every distance in this library is, up to a constant of the query, minus an inner product, so the
 k nearest are the k largest inner products. A float32 search (faiss where it is installed, blocked
-products elsewhere) proposes a few more candidates than needed; their exact distances decide. A
-rounding bound proves that nothing outside the candidates can be among the k nearest. A query
-without that proof is searched again with float64 products, and every point that rounding leaves
-in doubt is measured exactly. Equal distances are ordered by index, so the answer does not depend
+products elsewhere) proposes a few more candidates than needed. Where the scores of the k-th and the
+next differ by more than rounding, the first k are the nearest. Elsewhere the exact distances of all
+candidates decide, and a rounding bound proves that nothing outside can be nearer. A query without
+that proof is searched again with float64 products, and every point that rounding leaves in doubt is
+measured exactly. Equal distances are ordered by index, so the answer does not depend
 on threads or blocks.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,35 +73,90 @@ class InnerProductIndex:
         squared_distances : (q, n_neighbors) float64 array
         indices : (q, n_neighbors) integer array
         """
-        n, k = len(self), n_neighbors
-        k_all = k if own is None else k + 1
-        n_candidates = min(n, k_all + _SPARE_CANDIDATES)
+        xp, k = namespace(queries), n_neighbors
+        proposal = self._propose(queries, k, own)
+        rows = xp.arange(len(queries), device=device(queries))
+        nearest = proposal.candidates[:, :k]
+        d2, nearest = _sorted_prefix(distances(rows, nearest), nearest, k)
+        unproven = xp.nonzero(~proposal.proven)[0]
+        if len(unproven):
+            d2[unproven], nearest[unproven] = self._measure(proposal, unproven, k, distances, own)
+        return d2, nearest
+
+    def nearest(
+        self,
+        queries: Array,
+        n_neighbors: int,
+        distances: PairwiseDistances,
+        own: Array | None = None,
+    ) -> Array:
+        """The neighbours of ``search`` in any order: few of them have to be measured."""
+        proposal = self._propose(queries, n_neighbors, own)
+        nearest = proposal.candidates[:, :n_neighbors]
+        unproven = namespace(queries).nonzero(~proposal.proven)[0]
+        if len(unproven):
+            measured = self._measure(proposal, unproven, n_neighbors, distances, own)
+            nearest[unproven] = measured[1]
+        return nearest
+
+    def _propose(self, queries: Array, k: int, own: Array | None) -> "_Proposal":
+        """Candidates by float32 scores, largest first, an instance itself last."""
         xp = namespace(queries)
+        k_all = k if own is None else k + 1
         norms = xp.sqrt(row_dot(queries, queries))
         norms = xp.where(norms == 0, xp.ones_like(norms), norms)
         units = queries / norms[:, None]
-        candidates = largest_inner_products(
-            xp.astype(units, xp.float32), self.vectors32, n_candidates
+        scores, candidates = largest_inner_products(
+            xp.astype(units, xp.float32), self.vectors32, min(len(self), k_all + _SPARE_CANDIDATES)
         )
-        rows = xp.arange(len(queries), device=device(queries))
-        d2 = distances(rows, candidates)
-        last = d2[:, -1]
         if own is not None:
-            d2 = xp.where(candidates == own[:, None], xp.full_like(d2, xp.inf), d2)
-        d2, candidates = _sorted_prefix(d2, candidates, k)
-        if n_candidates < n:
-            # |float32 score - score| <= (D + 3) u |q| |v|, for the last candidate and an outsider.
-            bound = 2 * (queries.shape[1] + 3) * _ROUNDOFF_32 * norms * self.radius
-            unproven = xp.nonzero(~(d2[:, -1] < last - bound))[0]
+            is_own = candidates == own[:, None]
+            scores = xp.where(is_own, xp.full_like(scores, -xp.inf), scores)
+            last = xp.argsort(xp.astype(is_own, xp.int8), axis=1, stable=True)
+            scores, candidates = (
+                xp.take_along_axis(part, last, axis=1) for part in (scores, candidates)
+            )
+        # |float32 score - score| <= (D + 3) u |q| |v|, for the last neighbour and an outsider.
+        bound = 2 * (queries.shape[1] + 3) * _ROUNDOFF_32
+        if candidates.shape[1] > k:
+            proven = scores[:, k - 1] - scores[:, k] > bound
+        else:
+            proven = xp.zeros(len(queries), dtype=xp.bool, device=device(queries))
+        return _Proposal(candidates, proven, units, bound * norms * self.radius)
+
+    def _measure(
+        self,
+        proposal: "_Proposal",
+        rows: Array,
+        k: int,
+        distances: PairwiseDistances,
+        own: Array | None,
+    ) -> tuple[Array, Array]:
+        """The nearest of some queries by exact distances of all their candidates.
+
+        Where these cannot exclude the points outside, everything is searched in float64.
+        """
+        xp, n = namespace(rows), len(self)
+        candidates = proposal.candidates[rows]
+        d2 = distances(rows, candidates)
+        # The last candidate is the best of those outside, unless it is the query itself.
+        farthest = d2[:, -1] if own is None else d2[:, -2]
+        if own is not None:
+            farthest = xp.where(candidates[:, -1] == own[rows], farthest, d2[:, -1])
+            d2 = xp.where(candidates == own[rows][:, None], xp.full_like(d2, xp.inf), d2)
+        d2, nearest = _sorted_prefix(d2, candidates, k)
+        if candidates.shape[1] < n:
+            unproven = xp.nonzero(~(d2[:, -1] < farthest - proposal.bound[rows]))[0]
             for block in row_blocks(len(unproven), min(n, _COLUMN_BLOCK)):
                 chosen = unproven[block]
-                for row, survivors in zip(
-                    chosen, self._survivors(units[chosen], k_all), strict=True
-                ):
+                survivors = self._survivors(
+                    proposal.units[rows[chosen]], k if own is None else k + 1
+                )
+                for row, members in zip(chosen, survivors, strict=True):
                     if own is not None:
-                        survivors = survivors[survivors != own[row]]
-                    d2[row], candidates[row] = _nearest_exactly(row, survivors, k, distances)
-        return d2, candidates
+                        members = members[members != own[rows[row]]]
+                    d2[row], nearest[row] = _nearest_exactly(rows[row], members, k, distances)
+        return d2, nearest
 
     def _survivors(self, units: Array, k: int) -> list[Array]:
         """For each unit query, all rows that float64 rounding leaves among its k largest."""
@@ -123,8 +180,17 @@ class InnerProductIndex:
         return [slice(i, min(i + _COLUMN_BLOCK, n)) for i in range(0, n, _COLUMN_BLOCK)]
 
 
-def largest_inner_products(queries: Array, vectors: Array, k: int) -> Array:
-    """Indices (q, k) of the largest float32 inner products, largest first."""
+class _Proposal(NamedTuple):
+    """What a float32 search says."""
+
+    candidates: Array  # (q, c), largest score first
+    proven: Array  # (q,) whether the first k are the k nearest beyond doubt
+    units: Array  # (q, D) queries of unit length
+    bound: Array  # (q,) what rounding may hide in a difference of two distances
+
+
+def largest_inner_products(queries: Array, vectors: Array, k: int) -> tuple[Array, Array]:
+    """The largest float32 inner products and their indices, (q, k) both, largest first."""
     if is_tensor(queries):
         return _largest_inner_products_blocked(queries, vectors, k)
     try:
@@ -132,7 +198,7 @@ def largest_inner_products(queries: Array, vectors: Array, k: int) -> Array:
     except ImportError:
         return _largest_inner_products_blocked(queries, vectors, k)
     queries, vectors = np.ascontiguousarray(queries), np.ascontiguousarray(vectors)
-    return faiss.knn(queries, vectors, k, metric=faiss.METRIC_INNER_PRODUCT)[1]
+    return faiss.knn(queries, vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
 
 
 def row_blocks(n_rows: int, elements_per_row: int, on: Array = None) -> list[slice]:
@@ -144,12 +210,15 @@ def row_blocks(n_rows: int, elements_per_row: int, on: Array = None) -> list[sli
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def _largest_inner_products_blocked(queries: Array, vectors: Array, k: int) -> Array:
-    xp = namespace(queries)
-    result = xp.empty((len(queries), k), dtype=xp.int64, device=device(queries))
+def _largest_inner_products_blocked(queries: Array, vectors: Array, k: int) -> tuple[Array, Array]:
+    xp, place, shape = namespace(queries), device(queries), (len(queries), k)
+    scores = xp.empty(shape, dtype=queries.dtype, device=place)
+    indices = xp.empty(shape, dtype=xp.int64, device=place)
     for block in row_blocks(len(queries), len(vectors), vectors):
-        result[block] = largest_of_rows(queries[block] @ vectors.T, k)
-    return result
+        products = queries[block] @ vectors.T
+        indices[block] = largest_of_rows(products, k)
+        scores[block] = xp.take_along_axis(products, indices[block], axis=1)
+    return scores, indices
 
 
 def _sorted_prefix(d2: Array, candidates: Array, k: int) -> tuple[Array, Array]:

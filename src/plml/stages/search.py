@@ -8,7 +8,7 @@ import numpy as np
 from plml.backend.arrays import Array, device, namespace, row_dot
 from plml.backend.threads import crew
 from plml.ops.distances import grouped_pairs, local_pairs
-from plml.ops.topk import InnerProductIndex, row_blocks
+from plml.ops.topk import InnerProductIndex, PairwiseDistances, row_blocks
 from plml.stages.neighbors import euclidean_neighbors
 
 #: One eigenvector in so many makes the lower bound of a query's own metric.
@@ -46,7 +46,8 @@ class LocalMetricIndex:
         self.X = X
         self.M = M
         self.center = xp.mean(xp.astype(X, xp.float64), axis=0)
-        vectors = index_vectors(X - self.center, xp.astype(M, xp.float64))
+        self._M64 = xp.astype(M, xp.float64)
+        vectors = index_vectors(X - self.center, self._M64)
         # Columns q_b are brought to the scale of the others, which tightens the rounding bound.
         d = X.shape[1]
         sizes = [float(xp.max(xp.abs(part))) for part in (vectors[:, d:], vectors[:, :d])]
@@ -74,33 +75,41 @@ class LocalMetricIndex:
         squared_distances : (q, n_neighbors) float64 array
         indices : (q, n_neighbors) integer array
         """
-        xp, place, shape = namespace(Q), device(Q), (len(Q), n_neighbors)
-        curved = xp.any(weights[:, self._nonzero_bases] != 0, axis=1)
+        xp = namespace(Q)
+        curved = self._curved(weights)
         if xp.all(curved):
-            return self._search(Q, weights, n_neighbors, own)
-        squared = xp.zeros(shape, dtype=xp.float64, device=place)
-        indices = xp.empty(shape, dtype=xp.int64, device=place)
+            return self.index.search(*self._inner_products(Q, weights, n_neighbors), own)
+        squared = xp.zeros((len(Q), n_neighbors), dtype=xp.float64, device=device(Q))
+        indices = xp.empty((len(Q), n_neighbors), dtype=xp.int64, device=device(Q))
         if xp.any(curved):
-            found = self._search(Q[curved], weights[curved], n_neighbors, _take(own, curved))
+            products = self._inner_products(Q[curved], weights[curved], n_neighbors)
+            found = self.index.search(*products, _take(own, curved))
             squared[curved], indices[curved] = found
-        if not xp.all(curved):
-            flat = ~curved
-            found = euclidean_neighbors(self.X, n_neighbors, Q[flat], _take(own, flat))
-            indices[flat] = found[1]
+        flat = ~curved
+        _, indices[flat] = euclidean_neighbors(self.X, n_neighbors, Q[flat], _take(own, flat))
         return squared, indices
 
-    def _search(
-        self, Q: Array, weights: Array, n_neighbors: int, own: Array | None
-    ) -> tuple[Array, Array]:
-        xp = namespace(Q)
-        vectors = query_vectors(Q - self.center, weights, xp.astype(self.M, xp.float64))
+    def nearest(self, Q: Array, weights: Array, n_neighbors: int) -> Array:
+        """The neighbours of ``search`` in any order."""
+        if not namespace(Q).all(self._curved(weights)):
+            return self.search(Q, weights, n_neighbors)[1]
+        return self.index.nearest(*self._inner_products(Q, weights, n_neighbors))
+
+    def _curved(self, weights: Array) -> Array:
+        """Where the metric does not vanish."""
+        return namespace(weights).any(weights[:, self._nonzero_bases] != 0, axis=1)
+
+    def _inner_products(
+        self, Q: Array, weights: Array, n_neighbors: int
+    ) -> tuple[Array, int, PairwiseDistances]:
+        """What the index wants to know."""
+        vectors = query_vectors(Q - self.center, weights, self._M64)
         vectors[:, Q.shape[1] :] *= self.scale
-        return self.index.search(
-            vectors,
-            n_neighbors,
-            lambda rows, columns: local_pairs(Q[rows], weights[rows], self.M, self.X, columns),
-            own,
-        )
+
+        def distances(rows: Array, columns: Array) -> Array:
+            return local_pairs(Q[rows], weights[rows], self.M, self.X, columns)
+
+        return vectors, n_neighbors, distances
 
 
 class TrainingMetricIndex:
