@@ -24,7 +24,7 @@ from plml.ops.pairs import PairOperator
 from plml.ops.projections import project_psd, project_psd_by_sign, project_simplex
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.metrics import learn_metrics
-from plml.stages.neighbors import euclidean_neighbors
+from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
 from plml.stages.search import LocalMetricIndex
 from plml.stages.triplets import neighbor_triplets
 
@@ -157,7 +157,7 @@ def test_stage_2_reaches_the_same_objective(digits, device, dtype):
     X, y, _, _ = digits
     X = X.astype(dtype)
     W = np.random.default_rng(0).dirichlet(np.full(4, 0.2), size=len(X)).astype(dtype)
-    triplets = neighbor_triplets(X, y, 3, 3)
+    triplets = neighbor_triplets(ExactNeighbors(X), y, 3, 3)
     options = {"solver": "auto", "max_iter": 1000}
     exact = learn_metrics(X.astype(float), W.astype(float), triplets, 1.0, 1.0, tol=1e-6, **options)
     placed = to_device(X, device), to_device(W, device)

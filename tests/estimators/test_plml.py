@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_info
 import judge
 from plml import PLML, SML
 from plml.stages.metrics import learn_metrics
+from plml.stages.neighbors import ExactNeighbors
 from plml.stages.triplets import neighbor_triplets
 
 SMALL = {"n_bases": 4, "random_state": 0}
@@ -41,7 +42,7 @@ def test_objective_and_gap_by_an_independent_judge(blobs, solver, regularization
     tight = learn_metrics(
         X,
         model.weights_,
-        neighbor_triplets(X, codes, 3, 3),
+        neighbor_triplets(ExactNeighbors(X), codes, 3, 3),
         regularization,
         0.5,
         solver="auto",

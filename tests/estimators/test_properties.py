@@ -9,9 +9,9 @@ from scipy.stats import ortho_group
 from plml import PLML, SML
 from plml.stages.graph import graph_laplacian, similarity_graph
 from plml.stages.metrics import learn_metrics
-from plml.stages.neighbors import euclidean_neighbors
+from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
 from plml.stages.search import LocalMetricIndex
-from plml.stages.triplets import cross_triplets, impostor_neighbors, target_neighbors
+from plml.stages.triplets import neighbor_triplets
 from plml.stages.weights import WeightProblem, learn_weights
 
 OPTIONS = {"n_bases": 3, "tol": 1e-6, "max_iter": 20_000, "random_state": 0}
@@ -32,7 +32,7 @@ def fit_stages(X, y, U):
     weights = learn_weights(
         WeightProblem(X, U, 1.0, 100.0, L), solver="auto", tol=1e-8, max_iter=20_000
     )
-    triplets = cross_triplets(target_neighbors(X, y, 3), impostor_neighbors(X, y, 3))
+    triplets = neighbor_triplets(ExactNeighbors(X), y, 3, 3)
     metrics = learn_metrics(
         X, weights.x, triplets, 1.0, 1.0, solver="auto", tol=1e-6, max_iter=20_000
     )

@@ -3,6 +3,7 @@ import os
 
 import numpy as np
 import pytest
+from sklearn.utils import Bunch
 
 from plml.experiments import datasets, protocols
 
@@ -19,7 +20,7 @@ def test_unknown_name_lists_the_known():
 
 
 def test_missing_file_says_what_to_put_where(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"put pendigits.tra \(or pendigits.tra.gz\) into"):
+    with pytest.raises(FileNotFoundError, match="put pendigits.tra, pendigits.tes, plain"):
         datasets.load("pendigits", tmp_path)
 
 
@@ -96,3 +97,19 @@ def test_ten_folds_without_a_default_split(rng):
     folds = list(protocols.splits(data))
     assert len(folds) == 10
     assert sorted(np.concatenate([test for _, test in folds])) == list(range(200))
+
+
+def test_from_openml(monkeypatch, rng):
+    def fetch(name, version, **options):
+        assert (name, version) == ("USPS", 2)
+        return Bunch(data=rng.normal(size=(9298, 256)), target=np.arange(9298) % n_classes)
+
+    monkeypatch.delenv("PLML_DATA", raising=False)
+    monkeypatch.setattr(datasets, "fetch_openml", fetch)
+    n_classes = 10
+    data = datasets.load("usps")
+    assert data.X.shape == (9298, 256)
+    assert data.source == "OpenML"
+    n_classes = 2
+    with pytest.raises(ValueError, match="2 classes; expected 9298 rows"):
+        datasets.load("usps")

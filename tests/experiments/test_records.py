@@ -14,12 +14,21 @@ from plml.experiments.records import (
 )
 
 TASK = Task("digits", 3, "PLML", 20)
+RESULT = {
+    "accuracy": 99.5,
+    "n_test": 3,
+    "seconds": 1.5,
+    "correct": "e0",
+    "device": "cpu",
+    "selected": {},
+    "certificate": {},
+}
 
 
 def test_a_result_comes_back_with_where_it_comes_from(tmp_path):
     store = Store(tmp_path, seed=5)
     assert store.read(TASK) is None
-    store.write(TASK, {"accuracy": 99.5, "seconds": 1.5})
+    store.write(TASK, RESULT)
     record = store.read(TASK)
     assert record["accuracy"] == 99.5
     assert (record["dataset"], record["fold"], record["method"], record["seed"]) == (
@@ -31,6 +40,8 @@ def test_a_result_comes_back_with_where_it_comes_from(tmp_path):
     assert {"versions", "commit", "finished", "machine"} <= record.keys()
     assert record["versions"]["numpy"] == np.__version__
     assert Store(tmp_path, seed=6).read(TASK) is None
+    assert Store(tmp_path, seed=6).seed_in_the_way([TASK]) == 5
+    assert store.seed_in_the_way([TASK]) is None
 
 
 def test_nothing_about_the_machine_names_it():
@@ -42,8 +53,15 @@ def test_nothing_about_the_machine_names_it():
 @pytest.mark.parametrize("damage", ["", "{", "[1]", '{"format": 99, "seed": 0}', "\x00\xff"])
 def test_a_damaged_record_does_not_count(tmp_path, damage):
     store = Store(tmp_path)
-    store.write(TASK, {"accuracy": 1.0})
+    store.write(TASK, RESULT)
+    assert store.read(TASK) is not None
     (tmp_path / TASK.path).write_text(damage, encoding="latin-1")
+    assert store.read(TASK) is None
+
+
+def test_a_record_without_what_others_rely_on_does_not_count(tmp_path):
+    store = Store(tmp_path)
+    store.write(TASK, {name: value for name, value in RESULT.items() if name != "seconds"})
     assert store.read(TASK) is None
 
 

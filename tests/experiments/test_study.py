@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_table1_on_digits_and_a_second_run_does_nothing(two_folds, tmp_path, cap
     assert "Digits" in printed.out
     assert "10 done" in printed.err
     rows = json.loads((tmp_path / "table1.json").read_text())
-    assert [row["method"] for row in rows] == ["PLML", "SML", "KernelSVM", "GLML", "Euclidean"]
+    assert [row["method"] for row in rows] == ["PLML", "SML", "GLML", "KernelSVM", "Euclidean"]
     by_method = {row["method"]: row for row in rows}
     for row in rows:
         assert row["dataset"] == "digits"
@@ -94,6 +95,85 @@ def test_a_killed_run_continues_where_it_was(tmp_path):
     assert {path: after[path] for path in kept} == kept
 
 
+def test_workers_end_with_a_parent_that_was_killed(tmp_path):
+    arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
+    arguments += ["--methods", "KernelSVM", "--jobs", "2"]
+    process = subprocess.Popen(
+        COMMAND + arguments, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 60
+    while len(session_of(process.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    workers = session_of(process.pid) - {process.pid}
+    assert len(workers) >= 2
+    time.sleep(3.0)  # until they have begun to work
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 20
+    while session_of(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not session_of(process.pid)
+
+
+def session_of(leader):
+    """Living processes of a session, on systems that list them below /proc."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.add(int(path.parent.name))
+    return found
+
+
+def test_a_smaller_run_hides_nothing_of_an_earlier_one(two_folds, tmp_path, monkeypatch):
+    monkeypatch.setattr(paper, "DATASETS", ("digits",))
+    arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
+    assert main([*arguments, "--methods", "GLML", "SML", "Euclidean"]) == 0
+    assert main([*arguments, "--methods", "GLML"]) == 0
+    rows = json.loads((tmp_path / "table1.json").read_text())
+    assert [row["method"] for row in rows] == ["SML", "GLML"]  # Euclidean is not the paper's
+
+
+def test_another_seed_does_not_overwrite(two_folds, tmp_path, capsys):
+    arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
+    arguments += ["--methods", "Euclidean"]
+    assert main(arguments) == 0
+    before = times_of(tmp_path / "records")
+    capsys.readouterr()
+    assert main([*arguments, "--seed", "1"]) == 2
+    assert "holds records of --seed 0" in capsys.readouterr().err
+    assert times_of(tmp_path / "records") == before
+
+
+def test_without_its_data_a_data_set_is_tried_once(tmp_path, monkeypatch, capsys):
+    def no_network(*arguments, **options):
+        raise OSError("no network")
+
+    monkeypatch.delenv("PLML_DATA", raising=False)
+    monkeypatch.setattr("plml.experiments.datasets.fetch_openml", no_network)
+    arguments = ["reproduce", "table1", "--datasets", "pendigits", "--out", str(tmp_path)]
+    assert main([*arguments, "--methods", "Euclidean", "GLML", "SML"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("could not be fetched from OpenML") == 1
+    assert "no report" in captured.out
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_committed_results_agree_with_each_other():
+    root = Path(__file__).parents[2]
+    results = root / "results"
+    table = tables.table1(Store(results / "records"), paper.DATASETS, paper.METHODS)
+    assert table.complete
+    committed = json.loads((results / "table1.json").read_text())
+    assert tables.as_records(table) == committed
+    text = tables.as_text(table, tables.Style())
+    assert (results / "table1.md").read_text() == text
+    assert text.strip() in (root / "README.md").read_text()
+
+
 def test_the_same_seed_gives_the_same_result(two_folds, tmp_path):
     results = [
         study.do(Task("digits", 1, "PLML", 5), 3, study.Conditions(n_threads=1)) for _ in range(2)
@@ -120,11 +200,13 @@ def test_a_task_that_fails_does_not_stop_the_others(two_folds, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--datasets", "iris"], "unknown data set iris; choose from digits"),
+        (["--datasets", "iris"], "unknown data set iris; choose from all, digits"),
         (["--methods", "magic"], "unknown method magic; choose from all, PLML"),
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--seed", "-1"], "--seed must be between"),
-        (["--device", "abacus"], "--device abacus"),
+        (["--device", "abacus"], "unknown device 'abacus'"),
+        (["--out", "/proc/nothing"], "--out /proc/nothing cannot be written to"),
+        (["--out", __file__], "cannot be written to"),
         (["--data-dir", "/nowhere", "--datasets", "letter"], "put letter-recognition.data"),
     ],
 )
@@ -212,19 +294,31 @@ def curve(*accuracies, n=4000):
 
 def test_claims_are_decided_by_the_evidence(tmp_path, rng):
     curves = {("letter", "PLML"): curve(0.95, 0.96, 0.96), ("letter", "CBLML"): curve(0.95, 0.9)}
-    assert claims.does_not_overfit(curves).holds
+    assert claims.does_not_overfit(curves, ["letter"]).holds
+    assert claims.does_not_overfit(curves).holds is None  # of six data sets
     curves["letter", "PLML"] = curve(0.96, 0.93)
-    assert not claims.does_not_overfit(curves).holds
-    store = Store(tmp_path)
+    assert claims.does_not_overfit(curves, ["letter"]).holds is False
+    store, one = Store(tmp_path), ["pendigits"]
     draws = rng.uniform(size=3498)
-    for method, share in {"PLML": 0.98, "CBLML": 0.9, "SML": 0.97}.items():
+    for number, method in enumerate(paper.METHODS):
         bases = 20 if method in ("PLML", "CBLML") else None
-        store.write(Task("pendigits", 0, method, bases), fake_record(draws < share))
-    table = tables.table1(store, ["pendigits"], ["PLML", "CBLML", "SML"])
-    assert claims.highest_total(table).holds
-    assert claims.beats_local_baselines(table).holds
-    table = tables.table1(store, ["pendigits"], ["CBLML", "SML"])
-    assert claims.highest_total(table).holds is None
+        record = fake_record(draws < 0.98 - 0.02 * number)
+        store.write(Task("pendigits", 0, method, bases), record)
+    table = tables.table1(store, one, paper.METHODS)
+    assert claims.highest_total(table, one).holds
+    assert claims.beats_local_baselines(table, one).holds
+    assert claims.highest_total(table).holds is None  # of six data sets
+    assert claims.beats_local_baselines(table).holds is None
+    table = tables.table1(store, one, ["PLML", "SML", "CBLML"])
+    assert claims.highest_total(table, one).holds is None
+    assert claims.beats_local_baselines(table, one).holds is None
+    for method, share in {"LMNNMM": 0.99, "GLML": 0.98}.items():
+        store.write(Task("pendigits", 0, method, None), fake_record(draws < share))
+    beaten = claims.beats_local_baselines(tables.table1(store, one, paper.METHODS), one)
+    assert beaten.holds is False
+    assert "better in 1 of 3" in beaten.evidence
+    assert "worse than LMNN-MM on Pendigits" in beaten.evidence
+    assert "no different from GLML on Pendigits" in beaten.evidence
 
 
 class TestReport:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plml.backend.arrays import working_memory
 from plml.ops import topk
 from plml.ops.distances import euclidean_pairs
 from plml.stages.neighbors import euclidean_neighbors
@@ -127,3 +128,21 @@ def test_pair_distances(rng):
     candidates = np.array([[0, 4], [1, 1], [3, 2]])
     expected = [[np.sum((Q[i] - X[j]) ** 2) for j in candidates[i]] for i in range(3)]
     np.testing.assert_allclose(euclidean_pairs(Q, X, candidates), expected)
+
+
+def test_working_memory_caps_the_blocks(rng):
+    X = rng.normal(size=(3000, 20))
+    candidates = rng.integers(3000, size=(3000, 50))
+
+    def peak(mebibytes):
+        tracemalloc.start()
+        with working_memory(mebibytes):
+            found = euclidean_pairs(X, X, candidates)
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size - found.nbytes, found
+
+    usual, expected = peak(None)
+    small, found = peak(1.0)
+    assert small < 2**20 < usual
+    np.testing.assert_array_equal(found, expected)

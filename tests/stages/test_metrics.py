@@ -6,7 +6,8 @@ from scipy.optimize import check_grad
 import judge
 from plml.ops.pairs import PairOperator
 from plml.stages.metrics import MetricsDual, learn_metrics
-from plml.stages.triplets import cross_triplets, impostor_neighbors, target_neighbors
+from plml.stages.neighbors import ExactNeighbors
+from plml.stages.triplets import cross_triplets, neighbor_triplets
 
 
 def make_problem(seed, n=18, d=3, m=2, n_targets=2, n_impostors=2):
@@ -14,9 +15,7 @@ def make_problem(seed, n=18, d=3, m=2, n_targets=2, n_impostors=2):
     y = np.arange(n) % 3
     X = rng.normal(size=(n, d)) + 0.8 * np.eye(3, d)[y]
     W = rng.dirichlet(np.full(m, 0.5), size=n)
-    triplets = cross_triplets(
-        target_neighbors(X, y, n_targets), impostor_neighbors(X, y, n_impostors)
-    )
+    triplets = neighbor_triplets(ExactNeighbors(X), y, n_targets, n_impostors)
     return X, y, W, triplets
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import judge
+from plml.stages.neighbors import ExactNeighbors
 from plml.stages.triplets import (
     check_targets,
     cross_triplets,
@@ -13,25 +14,28 @@ from plml.stages.triplets import (
 def test_against_naive_neighbors(blobs):
     X, y = blobs
     targets, impostors = judge.triplet_lists(X, y, 3, 2)
-    np.testing.assert_array_equal(target_neighbors(X, y, 3), targets)
-    np.testing.assert_array_equal(impostor_neighbors(X, y, 2), impostors)
+    np.testing.assert_array_equal(target_neighbors(ExactNeighbors(X), y, 3), targets)
+    np.testing.assert_array_equal(impostor_neighbors(ExactNeighbors(X), y, 2), impostors)
 
 
 def test_small_classes_use_what_they_have(rng):
     X = rng.normal(size=(8, 2))
     y = np.array([0, 0, 0, 0, 1, 1, 2, 2])
-    targets = target_neighbors(X, y, 3)
+    targets = target_neighbors(ExactNeighbors(X), y, 3)
     assert (targets[:4] >= 0).all()
     assert (targets[4:, 0] == [5, 4, 7, 6]).all()
     assert (targets[4:, 1:] == -1).all()
-    impostors = impostor_neighbors(X, y, 5)
+    impostors = impostor_neighbors(ExactNeighbors(X), y, 5)
     assert (impostors[:4, 4] == -1).all()  # only four instances of other classes
     assert (impostors[4:] >= 0).all()
 
 
 def test_every_target_meets_every_impostor(blobs):
     X, y = blobs
-    targets, impostors = target_neighbors(X, y, 3), impostor_neighbors(X, y, 2)
+    targets, impostors = (
+        target_neighbors(ExactNeighbors(X), y, 3),
+        impostor_neighbors(ExactNeighbors(X), y, 2),
+    )
     targets[0, 1:] = -1
     targets[1] = -1
     triplets = cross_triplets(targets, impostors)

@@ -6,7 +6,10 @@ accumulated in float64, segment sums, the largest entries of a row, sparse produ
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,10 @@ except ImportError:  # a machine with scikit-learn and without a package index
 #: A NumPy array or a PyTorch tensor.
 Array = Any
 
+#: Elements of the largest temporary array, as set by ``working_memory``.
+_LARGEST_BLOCK: ContextVar[float] = ContextVar("largest_block", default=inf)
+#: A block of float64, one more of the same size in the making, and one for every other thread.
+_BYTES_AN_ELEMENT = 32
 #: Columns whose largest entry is looked at before the entries themselves.
 _GROUP = 32
 
@@ -182,16 +189,28 @@ def _largest_of_rows_in_groups(scores: Array, k: int) -> Array:
     return members.gather(1, scores.gather(1, members).topk(k, dim=1).indices)
 
 
+@contextmanager
+def working_memory(mebibytes: float | None) -> Iterator[None]:
+    """Cap the temporary arrays that are cut into blocks; None leaves their usual sizes."""
+    cap = inf if mebibytes is None else mebibytes * 2**20 / _BYTES_AN_ELEMENT
+    token = _LARGEST_BLOCK.set(cap)
+    try:
+        yield
+    finally:
+        _LARGEST_BLOCK.reset(token)
+
+
 def share_of_memory(x: Array, on_processor: int) -> int:
     """Elements of a temporary array: a fixed number on the processor, a part of what is free on
-    a GPU.
+    a GPU, and no more than ``working_memory`` allows.
     """
-    if not (is_tensor(x) and x.is_cuda):
-        return on_processor
-    import torch
+    elements = on_processor
+    if is_tensor(x) and x.is_cuda:
+        import torch
 
-    free, _ = torch.cuda.mem_get_info(x.device)
-    return max(on_processor, free // (16 * x.element_size()))
+        free, _ = torch.cuda.mem_get_info(x.device)
+        elements = max(on_processor, free // (16 * x.element_size()))
+    return int(max(1, min(elements, _LARGEST_BLOCK.get())))
 
 
 def sparse_product(matrix: sparse.csr_array, like_x: Array) -> Callable[[Array], Array]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TypeVar
 
 from joblib import effective_n_jobs
@@ -52,7 +53,11 @@ class Crew:
         """The results in the order of the items."""
         if self._pool is None or len(items) < 2:
             return [function(item) for item in items]
-        return list(self._pool.map(function, items))
+        # Settings of this thread (context variables) hold in the others.
+        contexts = [copy_context() for _ in items]
+        return list(
+            self._pool.map(lambda context, item: context.run(function, item), contexts, items)
+        )
 
     def cut(self, n: int, largest: int, smallest: int = 256) -> list[slice]:
         """Rows 0 to n in blocks within the two sizes, as many for everyone."""

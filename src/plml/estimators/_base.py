@@ -2,8 +2,8 @@
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -13,7 +13,15 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from plml.backend.arrays import Array, check_device, is_tensor, like, on_host, to_device
+from plml.backend.arrays import (
+    Array,
+    check_device,
+    is_tensor,
+    like,
+    on_host,
+    to_device,
+    working_memory,
+)
 from plml.backend.threads import limit_threads
 from plml.stages.search import vote
 
@@ -228,8 +236,12 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return on_host(X)
         return to_device(X, self._device)
 
-    def _threads(self) -> AbstractContextManager[None]:
-        return limit_threads(getattr(self, "n_jobs", None))
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """The threads and the memory that the parameters allow."""
+        memory = getattr(self, "working_memory", None)
+        with limit_threads(getattr(self, "n_jobs", None)), working_memory(memory):
+            yield
 
 
 def _stays(tensor: Any, validated: np.ndarray) -> bool:

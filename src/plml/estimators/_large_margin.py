@@ -15,6 +15,7 @@ from plml.estimators._basis import BasisMetricClassifier
 from plml.progress import gap_progress
 from plml.solvers.problem import history_arrays
 from plml.stages.metrics import Metrics, learn_metrics
+from plml.stages.neighbors import Neighbors
 from plml.stages.triplets import Triplets, check_targets, neighbor_triplets
 
 
@@ -24,6 +25,7 @@ class Preparation:
 
     weights: np.ndarray  # (n, m)
     triplets: Triplets
+    recall: dict[str, float]  # of the neighbour searches
 
 
 class LargeMarginClassifier(BasisMetricClassifier):
@@ -38,8 +40,10 @@ class LargeMarginClassifier(BasisMetricClassifier):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions({"auto", "fista"})],
+        "neighbor_search": [StrOptions({"auto", "exact", "approximate"})],
         "device": [str],
         "n_jobs": [Integral, None],
+        "working_memory": [Interval(Real, 0, None, closed="neither"), None],
         "verbose": ["verbose"],
     }
 
@@ -50,6 +54,8 @@ class LargeMarginClassifier(BasisMetricClassifier):
     tol: float
     max_iter: int
     solver: str
+    neighbor_search: str
+    working_memory: float | None
     verbose: int
 
     @abstractmethod
@@ -59,6 +65,7 @@ class LargeMarginClassifier(BasisMetricClassifier):
     def _set_preparation(self, preparation: Any, dtype: np.dtype) -> None:
         """Set the fitted attributes that do not depend on ``regularization``."""
         self.weights_ = on_host(preparation.weights).astype(dtype, copy=False)
+        self.neighbor_recall_ = preparation.recall
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         self._learn_at(X, y, self.regularization)
@@ -69,8 +76,8 @@ class LargeMarginClassifier(BasisMetricClassifier):
         metrics = self._learn_metrics(X, preparation, regularization, self.tol)
         self._set_fitted(X, preparation, metrics)
 
-    def _triplets(self, X: np.ndarray, y: np.ndarray) -> Triplets:
-        return neighbor_triplets(X, y, self.n_targets, self.n_impostors)
+    def _triplets(self, neighbors: Neighbors, y: np.ndarray) -> Triplets:
+        return neighbor_triplets(neighbors, y, self.n_targets, self.n_impostors)
 
     def _learn_metrics(
         self,

@@ -17,7 +17,7 @@ from plml.solvers.problem import Solution, history_arrays
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.graph import SCALE_NEIGHBOR, graph_laplacian, local_scales, similarity_graph
 from plml.stages.metrics import Metrics
-from plml.stages.neighbors import euclidean_neighbors
+from plml.stages.neighbors import neighbors_of
 from plml.stages.weights import (
     QueryWeightProblem,
     WeightProblem,
@@ -64,8 +64,10 @@ class SmoothLocalMetric(LargeMarginClassifier):
         tol: float,
         max_iter: int,
         solver: str,
+        neighbor_search: str,
         device: str,
         n_jobs: int | None,
+        working_memory: float | None,
         random_state: int | np.random.RandomState | None,
         verbose: int,
     ) -> None:
@@ -81,18 +83,18 @@ class SmoothLocalMetric(LargeMarginClassifier):
         self.tol = tol
         self.max_iter = max_iter
         self.solver = solver
+        self.neighbor_search = neighbor_search
         self.device = device
         self.n_jobs = n_jobs
+        self.working_memory = working_memory
         self.random_state = random_state
         self.verbose = verbose
 
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> SmoothPreparation:
         """Graph, anchors, weights and triplets."""
-        squared, neighbors = (
-            on_host(part)
-            for part in euclidean_neighbors(X, max(self.n_graph_neighbors, SCALE_NEIGHBOR))
-        )
-        laplacian = graph_laplacian(similarity_graph(squared, neighbors, self.n_graph_neighbors))
+        neighbors = neighbors_of(X, self.neighbor_search)
+        squared, nearest = neighbors.find("graph", max(self.n_graph_neighbors, SCALE_NEIGHBOR))
+        laplacian = graph_laplacian(similarity_graph(squared, nearest, self.n_graph_neighbors))
         anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state)).centers
         problem = WeightProblem(X, anchors, self.locality, self.smoothness, laplacian)
         with gap_progress("stage 1, weights", self.tol, self.verbose) as callback:
@@ -108,7 +110,13 @@ class SmoothLocalMetric(LargeMarginClassifier):
         at_weights = problem.evaluate(xp.astype(weights, xp.float64))
         (gap,) = fetch(problem.gap(weights, at_weights, problem.gradient(at_weights)))
         return SmoothPreparation(
-            weights, self._triplets(X, y), anchors, local_scales(squared), solution, gap
+            weights=weights,
+            triplets=self._triplets(neighbors, y),
+            recall=neighbors.recall,
+            anchors=anchors,
+            scales=local_scales(squared),
+            solution=solution,
+            gap=gap,
         )
 
     def _set_preparation(self, preparation: SmoothPreparation, dtype: np.dtype) -> None:

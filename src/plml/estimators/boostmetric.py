@@ -13,6 +13,7 @@ from plml.estimators._large_margin import classes_of_one, zero_metric
 from plml.progress import gap_progress
 from plml.solvers.problem import Monitor, history_arrays
 from plml.stages.boosting import learn_boosted_metric
+from plml.stages.neighbors import ExactNeighbors
 from plml.stages.triplets import check_targets, neighbor_triplets
 
 
@@ -122,7 +123,7 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         check_targets(y)
-        triplets = neighbor_triplets(X, y, self.n_targets, self.n_impostors)
+        triplets = neighbor_triplets(ExactNeighbors(X), y, self.n_targets, self.n_impostors)
         centered = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         unit = float(np.sqrt(np.mean(centered**2, dtype=np.float64))) or 1.0
         with gap_progress("BoostMetric", self.tol, self.verbose) as callback:

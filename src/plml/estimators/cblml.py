@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from plml.backend.arrays import Array, like, on_host
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
 from plml.stages.anchors import kmeans_anchors
-from plml.stages.neighbors import euclidean_neighbors
+from plml.stages.neighbors import euclidean_neighbors, neighbors_of
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class CBLML(LargeMarginClassifier):
         Same-class and other-class neighbours that make the triplets of an instance.
     n_neighbors : int
         Neighbours that vote.
-    tol, max_iter, solver, device, n_jobs, random_state, verbose
+    tol, max_iter, solver, neighbor_search, device, n_jobs, working_memory, random_state, verbose
         As in ``PLML``.
 
     Attributes
@@ -89,8 +89,10 @@ class CBLML(LargeMarginClassifier):
         tol: float = 1e-3,
         max_iter: int = 1000,
         solver: str = "auto",
+        neighbor_search: str = "auto",
         device: str = "cpu",
         n_jobs: int | None = None,
+        working_memory: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -103,15 +105,19 @@ class CBLML(LargeMarginClassifier):
         self.tol = tol
         self.max_iter = max_iter
         self.solver = solver
+        self.neighbor_search = neighbor_search
         self.device = device
         self.n_jobs = n_jobs
+        self.working_memory = working_memory
         self.random_state = random_state
         self.verbose = verbose
 
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> ClusterPreparation:
         anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state))
         weights = np.eye(len(anchors.centers))[anchors.labels]
-        return ClusterPreparation(weights, self._triplets(X, y), anchors.centers)
+        neighbors = neighbors_of(X, self.neighbor_search)
+        triplets = self._triplets(neighbors, y)
+        return ClusterPreparation(weights, triplets, neighbors.recall, anchors.centers)
 
     def _set_preparation(self, preparation: ClusterPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)

@@ -46,12 +46,20 @@ class PLML(SmoothLocalMetric):
     solver : {"auto", "fista"}
         ``"fista"`` is the paper's algorithm to the letter; ``"auto"`` is faster and carries the
         same certificate.
+    neighbor_search : {"auto", "exact", "approximate"}
+        How the neighbours of the graph and of the triplets are found. ``"approximate"`` looks into
+        the nearest cells of an inverted file (faiss) only; ``"auto"`` does so from 100,000 rows on
+        a processor. What it found of a sample's true neighbours is ``neighbor_recall_``.
+        Prediction is exact in any case.
     device : str
         Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Tensors on a GPU
         are worked on where they are, and predictions follow their queries. Fitted attributes are
         NumPy arrays in any case, and a model predicts on any machine.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
+    working_memory : float or None
+        MiB of temporary arrays at the most, beside the data, the solution and their copies. None
+        takes blocks of a few MiB on a processor, and a part of what is free on a GPU.
     random_state : int, RandomState or None
         Seeds the k-means of the anchor points.
     verbose : int
@@ -75,6 +83,8 @@ class PLML(SmoothLocalMetric):
     history_ : dict
         ``"weights"`` and ``"metrics"``: arrays ``iteration``, ``value``, ``gap``, ``seconds``.
         The value of ``"metrics"`` is the negative dual of stage 2.
+    neighbor_recall_ : dict
+        Share of the true neighbours found for ``"graph"``, ``"targets"`` and ``"impostors"``.
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
@@ -111,8 +121,10 @@ class PLML(SmoothLocalMetric):
         tol: float = 1e-3,
         max_iter: int = 1000,
         solver: str = "auto",
+        neighbor_search: str = "auto",
         device: str = "cpu",
         n_jobs: int | None = None,
+        working_memory: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -129,8 +141,10 @@ class PLML(SmoothLocalMetric):
             tol=tol,
             max_iter=max_iter,
             solver=solver,
+            neighbor_search=neighbor_search,
             device=device,
             n_jobs=n_jobs,
+            working_memory=working_memory,
             random_state=random_state,
             verbose=verbose,
         )

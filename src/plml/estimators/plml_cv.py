@@ -32,7 +32,9 @@ class PLMLCV(SmoothLocalMetric):
         Folds at the same time.
     n_bases, pull, locality, smoothness, n_targets, n_impostors, n_graph_neighbors, n_neighbors
         As in ``PLML``.
-    query_weights, tol, max_iter, solver, device, random_state, verbose
+    query_weights, tol, max_iter, solver, neighbor_search, device, working_memory, random_state
+        As in ``PLML``.
+    verbose
         As in ``PLML``.
 
     Attributes
@@ -75,8 +77,10 @@ class PLMLCV(SmoothLocalMetric):
         tol: float = 1e-3,
         max_iter: int = 1000,
         solver: str = "auto",
+        neighbor_search: str = "auto",
         device: str = "cpu",
         n_jobs: int | None = None,
+        working_memory: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -93,8 +97,10 @@ class PLMLCV(SmoothLocalMetric):
             tol=tol,
             max_iter=max_iter,
             solver=solver,
+            neighbor_search=neighbor_search,
             device=device,
             n_jobs=n_jobs,
+            working_memory=working_memory,
             random_state=random_state,
             verbose=verbose,
         )

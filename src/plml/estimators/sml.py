@@ -7,6 +7,7 @@ import numpy as np
 from plml.estimators._global import GlobalMetric
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation
 from plml.stages.metrics import Metrics
+from plml.stages.neighbors import neighbors_of
 
 
 class SML(GlobalMetric, LargeMarginClassifier):
@@ -32,7 +33,7 @@ class SML(GlobalMetric, LargeMarginClassifier):
         Relative duality gap at which to stop.
     max_iter : int
         Iterations at the most.
-    solver : {"auto", "fista"}
+    solver, neighbor_search, working_memory
         As in ``PLML``.
     device : str
         Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Tensors on a GPU
@@ -79,8 +80,10 @@ class SML(GlobalMetric, LargeMarginClassifier):
         tol: float = 1e-3,
         max_iter: int = 1000,
         solver: str = "auto",
+        neighbor_search: str = "auto",
         device: str = "cpu",
         n_jobs: int | None = None,
+        working_memory: float | None = None,
         verbose: int = 0,
     ) -> None:
         self.regularization = regularization
@@ -91,12 +94,16 @@ class SML(GlobalMetric, LargeMarginClassifier):
         self.tol = tol
         self.max_iter = max_iter
         self.solver = solver
+        self.neighbor_search = neighbor_search
         self.device = device
         self.n_jobs = n_jobs
+        self.working_memory = working_memory
         self.verbose = verbose
 
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> Preparation:
-        return Preparation(np.ones((len(X), 1)), self._triplets(X, y))
+        neighbors = neighbors_of(X, self.neighbor_search)
+        triplets = self._triplets(neighbors, y)
+        return Preparation(np.ones((len(X), 1)), triplets, neighbors.recall)
 
     def _set_fitted(self, X: np.ndarray, preparation: Any, metrics: Metrics) -> None:
         super()._set_fitted(X, preparation, metrics)

@@ -19,7 +19,7 @@ from plml.solvers.lbfgsb import lbfgsb
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.graph import SCALE_NEIGHBOR, graph_laplacian, similarity_graph
 from plml.stages.metrics import MetricsDual, learn_metrics
-from plml.stages.neighbors import euclidean_neighbors
+from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
 from plml.stages.triplets import Triplets, neighbor_triplets
 from plml.stages.weights import WeightProblem, learn_weights
 
@@ -51,7 +51,7 @@ def prepare(name: str, data_dir: str | None, seed: int = 0) -> Prepared:
     S = similarity_graph(*euclidean_neighbors(X, SCALE_NEIGHBOR), 6)
     anchors = kmeans_anchors(X, N_BASES, check_random_state(seed)).centers
     problem = WeightProblem(X, anchors, LOCALITY, SMOOTHNESS, graph_laplacian(S))
-    return Prepared(X, S, anchors, problem, neighbor_triplets(X, codes, 3, 3))
+    return Prepared(X, S, anchors, problem, neighbor_triplets(ExactNeighbors(X), codes, 3, 3))
 
 
 def race(

@@ -19,6 +19,11 @@ class Dataset(NamedTuple):
     X: np.ndarray
     y: np.ndarray
     n_train: int | None  # the first n_train rows are the training part; None: no default split
+    source: str = "files"  # or "OpenML", whose rows may be in another order
+
+
+class Unavailable(OSError):
+    """A data set that is not at hand and could not be fetched."""
 
 
 class Source(NamedTuple):
@@ -30,6 +35,7 @@ class Source(NamedTuple):
     shape: tuple[int, int]
     n_classes: int
     n_train: int | None
+    openml_version: int = 1
 
 
 def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
@@ -51,7 +57,7 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
     folder = data_dir or os.environ.get(DATA_VARIABLE)
     X, y = _read_files(name, source, Path(folder)) if folder else _fetch(name, source)
     _check(name, source, X, y)
-    return Dataset(name, X, y, source.n_train)
+    return Dataset(name, X, y, source.n_train, "files" if folder else "OpenML")
 
 
 def find_files(name: str, data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
@@ -66,16 +72,19 @@ def find_files(name: str, data_dir: str | os.PathLike[str] | None = None) -> lis
 
 
 def _paths(name: str, source: Source, folder: Path) -> list[Path]:
-    paths = []
-    for file in source.files:
-        found = [path for path in (folder / f"{file}.gz", folder / file) if path.is_file()]
-        if not found:
-            raise FileNotFoundError(
-                f"data set {name!r}: put {file} (or {file}.gz) into {folder}, or unset "
-                f"{DATA_VARIABLE} to fetch it from OpenML"
-            )
-        paths.append(found[0])
-    return paths
+    by_file = {
+        file: [path for path in (folder / f"{file}.gz", folder / file) if path.is_file()]
+        for file in source.files
+    }
+    missing = [file for file, found in by_file.items() if not found]
+    if missing:
+        there = "" if folder.is_dir() else " (there is no such folder)"
+        raise FileNotFoundError(
+            f"data set {name!r}: put {', '.join(missing)}, plain or with .gz, into "
+            f"{folder}{there}, or name no folder (--data-dir, {DATA_VARIABLE}) to fetch it from "
+            "OpenML"
+        )
+    return [found[0] for found in by_file.values()]
 
 
 def _read_files(name: str, source: Source, folder: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -89,9 +98,11 @@ def _read_files(name: str, source: Source, folder: Path) -> tuple[np.ndarray, np
 
 def _fetch(name: str, source: Source) -> tuple[np.ndarray, np.ndarray]:
     try:
-        table = fetch_openml(source.openml, version=1, as_frame=False, parser="liac-arff")
+        table = fetch_openml(
+            source.openml, version=source.openml_version, as_frame=False, parser="liac-arff"
+        )
     except Exception as error:  # whatever the network has to say
-        raise OSError(
+        raise Unavailable(
             f"data set {name!r} could not be fetched from OpenML ({error}); put "
             f"{', '.join(source.files)} into a folder and name it with --data-dir or "
             f"{DATA_VARIABLE}"
@@ -169,7 +180,7 @@ SOURCES = {
         ("isolet1+2+3+4.data", "isolet5.data"), _read_label_last, "isolet", (7797, 617), 26, 6238
     ),
     # Pooled and cross-validated in the paper: 7291 + 2007 rows.
-    "usps": Source(("zip.train", "zip.test"), _read_usps, "USPS", (9298, 256), 10, None),
+    "usps": Source(("zip.train", "zip.test"), _read_usps, "USPS", (9298, 256), 10, None, 2),
     "mnist": Source(
         (
             "train-images-idx3-ubyte",

@@ -139,12 +139,12 @@ def selected(model: Any) -> dict[str, Any]:
 
 def parse(names: list[str] | None) -> tuple[str, ...]:
     """Method names as given, ``all`` or nothing for the paper's eight; an error names the rest."""
-    if not names or names == ["all"]:
-        return METHODS
-    known = {name.lower(): name for name in BUILDERS} | {"svm": "KernelSVM", "lmnn-mm": "LMNNMM"}
+    names = names or ["all"]
+    known: dict[str, tuple[str, ...]] = {name.lower(): (name,) for name in BUILDERS}
+    known |= {"svm": ("KernelSVM",), "lmnn-mm": ("LMNNMM",), "all": METHODS}
     unknown = [name for name in names if name.lower() not in known]
     if unknown:
         raise ValueError(
             f"unknown method {', '.join(unknown)}; choose from all, {', '.join(BUILDERS)}"
         )
-    return tuple(dict.fromkeys(known[name.lower()] for name in names))
+    return tuple(dict.fromkeys(method for name in names for method in known[name.lower()]))

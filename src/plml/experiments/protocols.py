@@ -54,7 +54,7 @@ def four_digits(mnist: Dataset) -> Dataset:
     """The zeros, ones, twos and fours of MNIST."""
     kept = np.isin(mnist.y.astype(str), ["0", "1", "2", "4"])
     n_train = int(kept[: mnist.n_train].sum())
-    return Dataset(FOUR_DIGITS, mnist.X[kept], mnist.y[kept], n_train)
+    return mnist._replace(name=FOUR_DIGITS, X=mnist.X[kept], y=mnist.y[kept], n_train=n_train)
 
 
 def n_splits(name: str) -> int:

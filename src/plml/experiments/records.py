@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -39,6 +40,13 @@ class Task:
         return f"{self.dataset} fold {self.fold} {self.method}{bases}"
 
 
+#: What whoever reads a record relies on.
+_NEEDED = frozenset(
+    {"format", "seed", "accuracy", "n_test", "seconds", "correct", "device", "selected"}
+    | {"certificate", "versions", "commit", "finished", "machine"}
+)
+
+
 class Store:
     """Records below a folder.
 
@@ -54,16 +62,29 @@ class Store:
 
     def read(self, task: Task) -> dict[str, Any] | None:
         """The record of a task, or None where there is none that counts."""
+        record = self._load(task)
+        return None if record is None or record["seed"] != self.seed else record
+
+    def _load(self, task: Task) -> dict[str, Any] | None:
+        """The record of a task, of whatever seed; None where it is missing or damaged."""
         try:
             record = json.loads((self.folder / task.path).read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (json.JSONDecodeError, UnicodeDecodeError):
             return None  # damaged: made again
-        if not isinstance(record, dict):
+        if not isinstance(record, dict) or not record.keys() >= _NEEDED:
             return None
-        counts = record.get("format") == FORMAT and record.get("seed") == self.seed
-        return record if counts else None
+        return record if record["format"] == FORMAT else None
+
+    def seed_in_the_way(self, tasks: Iterable[Task]) -> int | None:
+        """The seed of a record that a run of these tasks would replace."""
+        for task in tasks:
+            if self.read(task) is None:
+                record = self._load(task)
+                if record is not None and record["seed"] != self.seed:
+                    return int(record["seed"])
+        return None
 
     def write(self, task: Task, result: dict[str, Any]) -> None:
         """Keep a result with where it comes from."""
@@ -80,13 +101,14 @@ class Store:
         write_atomically(self.folder / task.path, json.dumps(record, indent=1) + "\n")
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace a file in one step: a reader, or a killed run, sees all of it or what was before."""
+    content = content.encode("utf-8") if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)

@@ -1,10 +1,13 @@
 """The paper's study behind ``plml reproduce``: tasks, then table, figures and report."""
 
+import io
 import json
 import os
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from plml.backend.arrays import check_device
 from plml.experiments import paper, protocols
@@ -53,17 +56,15 @@ class Study:
             raise ValueError(f"--jobs must be at least 1, got {jobs}")
         if not 0 <= seed < 2**32:
             raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
-        if out.exists() and not out.is_dir():
-            raise ValueError(f"--out {out} is a file; name a folder")
-        try:
-            check_device(device)
-        except ValueError as error:
-            raise ValueError(f"--device {device}: {error}") from None
+        check_device(device)
         chosen = parse_methods(methods)
         names = _datasets(datasets)
-        needed = set(names) | ({"mnist"} if "figure1" in parts else set())
+        needed = {"mnist"} if "figure1" in parts else set()
+        if set(parts) - {"figure1"}:
+            needed |= set(names)
         for name in sorted(needed):
             find_files(name, data_dir)
+        _check_writable(out)
         return cls(parts, names, chosen, data_dir, jobs, device, seed, out)
 
     @property
@@ -86,12 +87,26 @@ class Study:
 
 
 def _datasets(names: list[str] | None) -> tuple[str, ...]:
-    if not names or names == ["all"]:
-        return paper.DATASETS
-    unknown = [name for name in names if name not in NAMES]
+    names = [name.lower() for name in names or ["all"]]
+    unknown = [name for name in names if name not in (*NAMES, "all")]
     if unknown:
-        raise ValueError(f"unknown data set {', '.join(unknown)}; choose from {', '.join(NAMES)}")
-    return tuple(dict.fromkeys(names))
+        raise ValueError(
+            f"unknown data set {', '.join(unknown)}; choose from all, {', '.join(NAMES)}"
+        )
+    chosen = (paper.DATASETS if name == "all" else (name,) for name in names)
+    return tuple(dict.fromkeys(chain.from_iterable(chosen)))
+
+
+def _check_writable(out: Path) -> None:
+    """Before anything is computed."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"--out {out} cannot be written to ({error.strerror}); name another folder"
+        ) from None
 
 
 def figure1_tasks() -> list[Task]:
@@ -111,6 +126,11 @@ def reproduce(study: Study, command: str = "plml reproduce") -> list[Failure]:
     command : as it was typed, for the report
     """
     store = Store(study.out / "records", study.seed)
+    seed = store.seed_in_the_way(study.tasks)
+    if seed is not None:
+        raise ValueError(
+            f"{study.out} holds records of --seed {seed}; use that seed, or another --out"
+        )
     with study_progress() as report:
         failures = run(study.tasks, store, study.conditions, jobs=study.jobs, report=report)
     findings = gather(store, study)
@@ -121,13 +141,35 @@ def reproduce(study: Study, command: str = "plml reproduce") -> list[Failure]:
 
 
 def gather(store: Store, study: Study) -> Findings:
-    """What the store holds, of this run and of earlier ones."""
-    table = table1(store, study.datasets, study.methods)
-    curves = figure2_curves(store, figure2_tasks(study.datasets))
+    """What the store holds, of this run and of earlier ones.
+
+    What the paper has is shown wherever it was run, so that a part of a study never hides the rest;
+    other data sets and methods where they are asked for.
+    """
+    names = tuple(dict.fromkeys((*paper.DATASETS, *study.datasets)))
+    methods = tuple(dict.fromkeys((*paper.METHODS, *study.methods)))
+    tasks = [*table1_tasks(names, methods), *figure1_tasks(), *figure2_tasks(names)]
+    records = [record for task in dict.fromkeys(tasks) if (record := store.read(task)) is not None]
+    curves = figure2_curves(store, figure2_tasks(names))
     return Findings(
-        table if table.cells else None,
+        _what_was_run(table1(store, names, methods), study),
         figure1_panels(store, figure1_tasks()),
         {key: curve for key, curve in curves.items() if len(curve.n_bases) > 1},
+        records,
+    )
+
+
+def _what_was_run(table: Table, study: Study) -> Table | None:
+    """Without the rows and columns of which nothing is there and nothing was asked for."""
+    if not table.cells:
+        return None
+    asked = "table1" in study.parts
+    rows = {dataset for dataset, _ in table.cells} | set(study.datasets if asked else ())
+    columns = {method for _, method in table.cells} | set(study.methods if asked else ())
+    return replace(
+        table,
+        datasets=tuple(name for name in table.datasets if name in rows),
+        methods=tuple(method for method in table.methods if method in columns),
     )
 
 
@@ -149,9 +191,18 @@ def write_pictures(findings: Findings, out: Path, command: str) -> None:
         return
     from plml.plots.paper import draw_figure1, draw_figure2
 
+    if not findings.records:
+        print("nothing was found, so there is no report")
+        return
     if findings.panels:
-        draw_figure1(findings.panels).savefig(out / "figure1.png", dpi=150, facecolor="white")
+        _save(draw_figure1(findings.panels), out / "figure1.png")
     if findings.curves:
-        draw_figure2(findings.curves).savefig(out / "figure2.png", dpi=150, facecolor="white")
+        _save(draw_figure2(findings.curves), out / "figure2.png")
     write_atomically(out / "report.html", render(findings, command))
     print(f"report: {out / 'report.html'}")
+
+
+def _save(figure: Any, path: Path) -> None:
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=150, facecolor="white")
+    write_atomically(path, stream.getvalue())

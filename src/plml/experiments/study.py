@@ -9,7 +9,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -23,7 +24,9 @@ from plml.experiments.records import Store, Task, pack_bits
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under which all tasks of a run are done; none of it changes a result."""
+    """Under which all tasks of a run are done. A GPU rounds differently; else the result is the
+    same.
+    """
 
     data_dir: str | None = None
     device: str = "cpu"
@@ -101,9 +104,12 @@ def run(
         report(Progress(done, running, len(left), None if seconds is None else seconds / jobs))
 
     if jobs == 1:
-        for position, task in enumerate(waiting):
-            progress((task,), waiting[position + 1 :])
-            _keep(_attempt(task, store.folder, store.seed, conditions), clock, failures)
+        left = list(waiting)
+        while left:
+            task = left.pop(0)
+            progress((task,), left)
+            outcome = _attempt(task, store.folder, store.seed, conditions)
+            _keep(outcome, clock, failures, left)
     elif waiting:
         _run_in_processes(waiting, store, conditions, jobs, progress, clock, failures)
     progress((), [])
@@ -132,7 +138,7 @@ def _run_in_processes(
             for future in finished:
                 task = running.pop(future)
                 try:
-                    _keep(future.result(), clock, failures)
+                    _keep(future.result(), clock, failures, left)
                 except BrokenProcessPool as error:
                     raise OSError(
                         f"a worker died during {task}, perhaps for want of memory; what was done "
@@ -143,7 +149,7 @@ def _run_in_processes(
 @contextmanager
 def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """A pool that ends at once where the run is interrupted."""
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupt)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_follow_parent)
     try:
         yield pool
     except BaseException:
@@ -154,14 +160,24 @@ def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _ignore_interrupt() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends the workers
+def _follow_parent() -> None:
+    """The parent process ends the workers; where it was killed they end by themselves."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)
 
 
 class _Outcome(NamedTuple):
     task: Task
     seconds: float
     error: str | None
+    no_data: bool = False
 
 
 def _attempt(task: Task, folder: Any, seed: int, conditions: Conditions) -> _Outcome:
@@ -169,16 +185,21 @@ def _attempt(task: Task, folder: Any, seed: int, conditions: Conditions) -> _Out
     try:
         with limit_threads(conditions.n_threads):
             result = do(task, seed, conditions)
+    except datasets.Unavailable as error:
+        return _Outcome(task, perf_counter() - start, str(error), no_data=True)
     except Exception as error:  # whatever it is, the other tasks go on
         return _Outcome(task, perf_counter() - start, f"{type(error).__name__}: {error}")
     Store(folder, seed).write(task, result)
     return _Outcome(task, result["seconds"], None)
 
 
-def _keep(outcome: _Outcome, clock: "_Clock", failures: list[Failure]) -> None:
+def _keep(outcome: _Outcome, clock: "_Clock", failures: list[Failure], left: list[Task]) -> None:
+    """Count a task as done; without its data set the others of that data set are not tried."""
     clock.add(outcome.task, outcome.seconds)
     if outcome.error is not None:
         failures.append(Failure(outcome.task, outcome.error))
+    if outcome.no_data:
+        left[:] = [task for task in left if task.dataset != outcome.task.dataset]
 
 
 def do(task: Task, seed: int, conditions: Conditions) -> dict[str, Any]:
@@ -207,6 +228,7 @@ def do(task: Task, seed: int, conditions: Conditions) -> dict[str, Any]:
         "seconds": predicted - start,
         "fit_seconds": fitted - start,
         "predict_seconds": predicted - fitted,
+        "source": _dataset(task.dataset, conditions.data_dir).source,
         "device": conditions.device,
         "threads": conditions.n_threads or os.cpu_count(),
         "selected": methods.selected(model),

@@ -173,7 +173,7 @@ def as_text(table: Table, style: "Style") -> str:
     rows = []
     for dataset in table.datasets:
         cells = [table.get(dataset, method) for method in table.methods]
-        rows.append([dataset.capitalize(), *(style.ours(cell) for cell in cells)])
+        rows.append([paper.dataset_title(dataset), *(style.ours(cell) for cell in cells)])
         if any(cell and cell.paper_accuracy is not None for cell in cells):
             rows.append([style.small("paper"), *(style.theirs(cell) for cell in cells)])
     totals = [table.total(method) for method in table.methods]

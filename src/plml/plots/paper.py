@@ -125,7 +125,7 @@ def draw_figure2(curves: Mapping[tuple[str, str], Curve], dark: bool = False) ->
                 ax.plot(
                     curve.n_bases, curve.accuracies, color=color, marker=marker, ms=4, label=method
                 )
-            ax.set_title(name.capitalize())
+            ax.set_title(paper.dataset_title(name))
             ax.set_xticks(paper.FIGURE_2)
             ax.spines[["top", "right"]].set_visible(False)
         figure.legend(

@@ -31,6 +31,7 @@ from plml.ops.topk import row_blocks
 from plml.solvers.problem import Evaluation, Iteration, Monitor
 from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.metrics import MetricsDual, relative_gap
+from plml.stages.neighbors import ExactNeighbors
 from plml.stages.triplets import impostor_neighbors, triplets_of_pairs
 
 _N_FIRST_IMPOSTORS = 3
@@ -354,7 +355,7 @@ def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
 
 
 def _first_impostors(data: LmnnData) -> np.ndarray:
-    impostors = impostor_neighbors(data.X, data.y, _N_FIRST_IMPOSTORS)
+    impostors = impostor_neighbors(ExactNeighbors(data.X), data.y, _N_FIRST_IMPOSTORS)
     rows, columns = np.nonzero(impostors >= 0)
     return np.column_stack([rows, impostors[rows, columns]])
 

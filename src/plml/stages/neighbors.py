@@ -1,10 +1,18 @@
-"""Exact Euclidean neighbours."""
+"""Euclidean neighbours: exact, or approximate above a size where that pays."""
 
+from importlib.util import find_spec
 from math import ceil, log2
+from typing import Protocol
 
-from plml.backend.arrays import Array, device, namespace, row_dot
+import numpy as np
+
+from plml.backend.arrays import Array, device, is_tensor, like, namespace, on_host, row_dot
 from plml.ops.distances import euclidean_pairs
+from plml.ops.inverted import InvertedFile
 from plml.ops.topk import InnerProductIndex
+
+#: Rows from which an approximate search is the default.
+APPROXIMATE_FROM = 100_000
 
 
 class EuclideanIndex:
@@ -91,3 +99,104 @@ def euclidean_neighbors(
         nothing = xp.empty(shape, dtype=xp.float64, device=place)
         return nothing, xp.empty(shape, dtype=xp.int64, device=place)
     return EuclideanIndex(X).search(queries, k, own)
+
+
+class Neighbors(Protocol):
+    """Neighbours among the rows of one array."""
+
+    recall: dict[str, float]  # share of true neighbours found, by purpose
+
+    def find(
+        self, purpose: str, k: int, rows: np.ndarray | None = None, among: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances and numbers of the k nearest of some rows among some others, all of
+        which contain the rows or none.
+
+        No row is its own neighbour. There are fewer columns where there are fewer rows.
+        """
+        ...
+
+
+class ExactNeighbors:
+    """By definition.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    """
+
+    def __init__(self, X: Array) -> None:
+        self.X = X
+        self.recall: dict[str, float] = {}
+
+    def find(
+        self, purpose: str, k: int, rows: np.ndarray | None = None, among: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As in ``Neighbors``."""
+        self.recall[purpose] = 1.0
+        everyone = np.arange(len(self.X))
+        rows, among = (everyone if part is None else part for part in (rows, among))
+        place = np.full(len(self.X), -1)
+        place[among] = np.arange(len(among))
+        own = place[rows]
+        X, Q = (self.X[like(part, self.X)] for part in (among, rows))
+        found = euclidean_neighbors(X, k, Q, like(own, self.X) if (own >= 0).any() else None)
+        squared, indices = (on_host(part) for part in found)
+        return squared, among[indices]
+
+
+class ApproximateNeighbors:
+    """By the nearest cells of an inverted file; distances are exact.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    """
+
+    def __init__(self, X: np.ndarray) -> None:
+        self.X = X
+        self.recall: dict[str, float] = {}
+        self._file = InvertedFile(X)
+        self._n_found: dict[str, int] = {}
+
+    def find(
+        self, purpose: str, k: int, rows: np.ndarray | None = None, among: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As in ``Neighbors``."""
+        rows = np.arange(len(self.X)) if rows is None else rows
+        others = len(self.X) if among is None else len(among)
+        overlap = among is None or bool(np.isin(rows[:1], among).any())
+        k = min(k, others - overlap)
+        if k < 1:
+            return np.empty((len(rows), 0)), np.empty((len(rows), 0), dtype=np.int64)
+        found = self._file.search(rows, k, among)
+        # The mean over the calls for one purpose, by the number of their rows.
+        before = self._n_found.get(purpose, 0)
+        total = before * self.recall.get(purpose, 0.0) + len(rows) * found.recall
+        self._n_found[purpose] = before + len(rows)
+        self.recall[purpose] = total / self._n_found[purpose]
+        indices = found.indices
+        short = np.flatnonzero((indices < 0).any(axis=1))  # their cells held too few
+        if len(short):
+            indices[short] = ExactNeighbors(self.X).find(purpose, k, rows[short], among)[1]
+        return euclidean_pairs(self.X[rows], self.X, indices), indices
+
+
+def neighbors_of(X: Array, how: str) -> Neighbors:
+    """Neighbours among the rows of X.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    how : "exact", "approximate" or "auto": exact on a GPU, without faiss, and for fewer than
+        ``APPROXIMATE_FROM`` rows
+    """
+    possible = not is_tensor(X) and find_spec("faiss") is not None
+    if how == "approximate" and not possible:
+        raise ValueError(
+            'neighbor_search="approximate" needs faiss-cpu (pip install faiss-cpu) and '
+            'device="cpu"; use "auto" or "exact"'
+        )
+    if how == "approximate" or (how == "auto" and possible and len(X) >= APPROXIMATE_FROM):
+        return ApproximateNeighbors(X)
+    return ExactNeighbors(X)

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plml.backend.arrays import Array, like, on_host
-from plml.stages.neighbors import euclidean_neighbors
+from plml.stages.neighbors import Neighbors
 
 
 class Triplets(NamedTuple):
@@ -24,28 +23,32 @@ class Triplets(NamedTuple):
     impostor: np.ndarray
 
 
-def target_neighbors(X: Array, y: np.ndarray, n_targets: int) -> np.ndarray:
-    """The nearest same-class instances, (n, n_targets), -1 where the class has too few."""
-    result = np.full((len(X), n_targets), -1, dtype=np.int64)
+def target_neighbors(neighbors: Neighbors, y: np.ndarray, n_targets: int) -> np.ndarray:
+    """The nearest same-class instances, (n, n_targets), -1 where there are too few."""
+    result = np.full((len(y), n_targets), -1, dtype=np.int64)
     for members in _class_members(y):
-        _, found = euclidean_neighbors(X[like(members, X)], n_targets)
-        result[members, : found.shape[1]] = members[on_host(found)]
+        _, found = neighbors.find("targets", n_targets, members, members)
+        result[members, : found.shape[1]] = found
     return result
 
 
-def impostor_neighbors(X: Array, y: np.ndarray, n_impostors: int) -> np.ndarray:
+def impostor_neighbors(neighbors: Neighbors, y: np.ndarray, n_impostors: int) -> np.ndarray:
     """The nearest other-class instances, (n, n_impostors), -1 where there are too few."""
-    result = np.full((len(X), n_impostors), -1, dtype=np.int64)
+    result = np.full((len(y), n_impostors), -1, dtype=np.int64)
     for members in _class_members(y):
         others = np.flatnonzero(y != y[members[0]])
-        _, found = euclidean_neighbors(X[like(others, X)], n_impostors, X[like(members, X)])
-        result[members, : found.shape[1]] = others[on_host(found)]
+        _, found = neighbors.find("impostors", n_impostors, members, others)
+        result[members, : found.shape[1]] = found
     return result
 
 
-def neighbor_triplets(X: Array, y: np.ndarray, n_targets: int, n_impostors: int) -> Triplets:
+def neighbor_triplets(
+    neighbors: Neighbors, y: np.ndarray, n_targets: int, n_impostors: int
+) -> Triplets:
     """The triplets of the nearest same-class and other-class instances of every instance."""
-    return cross_triplets(target_neighbors(X, y, n_targets), impostor_neighbors(X, y, n_impostors))
+    return cross_triplets(
+        target_neighbors(neighbors, y, n_targets), impostor_neighbors(neighbors, y, n_impostors)
+    )
 
 
 def cross_triplets(targets: np.ndarray, impostors: np.ndarray) -> Triplets:
