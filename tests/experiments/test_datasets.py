@@ -20,7 +20,7 @@ def test_unknown_name_lists_the_known():
 
 
 def test_missing_file_says_what_to_put_where(tmp_path):
-    with pytest.raises(FileNotFoundError, match="put pendigits.tra, pendigits.tes, plain"):
+    with pytest.raises(FileNotFoundError, match=r"put pendigits.tra, pendigits.tes, plain"):
         datasets.load("pendigits", tmp_path)
 
 

@@ -158,11 +158,14 @@ def test_lbfgs_direction_is_the_two_loop_recursion_on_the_free_coordinates(rng):
             continue
         V = np.eye(len(s)) - np.outer(y, s) / (s @ y)
         H = V.T @ H @ V + np.outer(s, s) / (s @ y)
-    memory = Memory()
+    memory = Memory(gradient, np.float64)
+    for _ in range(4):  # so that the first ones are forgotten
+        for step, change in zip(steps, changes, strict=True):
+            memory.add(step, change)
+    memory.clear()
     for step, change in zip(steps, changes, strict=True):
         memory.add(step, change)
-    basis = memory.basis(gradient, free)
-    direction = memory.direction(basis, basis @ basis.T)
+    direction = memory.direction(memory.gram(gradient, free), free)
     np.testing.assert_allclose(direction[free], -H @ gradient[free], rtol=1e-8, atol=1e-10)
     assert not direction[~free].any()
 

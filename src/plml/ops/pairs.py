@@ -32,8 +32,8 @@ from plml.backend.arrays import (
 from plml.backend.threads import ALONE, Crew
 
 _PAIR_BLOCK = 8192
-#: Elements of X in a block of rows: a few hundred kilobytes, so that it stays in the cache.
-_BLOCK_ELEMENTS = 2**18
+#: Elements of X in a block of rows: a few megabytes, so that it stays in the cache.
+_BLOCK_ELEMENTS = 2**19
 #: Up to so many features the products of all bases are one product a block.
 _NARROW = 40
 

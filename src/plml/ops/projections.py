@@ -8,6 +8,8 @@ from plml.backend.threads import ALONE, Crew
 #: Odd quintics a y + b y^3 + c y^5: the first ones lift small values fast, the last ones (the
 #: Newton-Schulz step of order three) converge to the sign.
 _SIGN_STEPS = ((3.4445, -4.775, 2.0315),) * 12 + ((1.875, -1.25, 0.375),) * 5
+#: Entries beyond this size are measured from their row's largest.
+_FAR_FROM_THE_SIMPLEX = 4.0
 #: From so many dimensions on a decomposition takes longer than handing it over.
 _WORTH_A_THREAD = 32
 
@@ -35,30 +37,54 @@ def project_simplex(V: Array) -> Array:
 def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
     """``project_simplex`` by Newton's method on the thresholds, from those of a like matrix.
 
-    Measured from the row's largest entry, the threshold is the root of sum_b [v_b - t]_+ = 1,
-    which is convex, decreasing and piecewise linear in t: Newton's method is exact after finitely
-    many steps, and two or three when the start is close.
+    The threshold is the root of sum_b [v_b - t]_+ = 1, which is convex, decreasing and piecewise
+    linear in t: Newton's method is exact after finitely many steps, mostly after one when the start
+    is close, and from then on only the rows that need more are worked on.
 
     Parameters
     ----------
     V : (n, m) array
-    threshold : (n,) array, the start, overwritten by the result; -1 where nothing is known
+    threshold : (n,) array, the start, overwritten by the result; NaN where nothing is known
     """
     m = V.shape[1]
+    if max(V.max(initial=0.0), -V.min(initial=0.0)) > _FAR_FROM_THE_SIMPLEX:
+        threshold[:] = np.nan  # its rounding would be that of the entries
+        return project_simplex(V)
     ones = np.ones(m, dtype=V.dtype)
-    shifted = V - V.max(axis=1, keepdims=True)
-    tolerance = 4.0 * m * np.finfo(V.dtype).eps
-    for _ in range(m + 2):
-        above = shifted - threshold[:, None]
-        np.maximum(above, 0.0, out=above)
-        excess = above @ ones
-        excess -= 1.0
-        if np.abs(excess).max(initial=0.0) <= tolerance:
+    eps = float(np.finfo(V.dtype).eps)
+    unknown = np.flatnonzero(np.isnan(threshold))
+    threshold[unknown] = _below_every_threshold(V[unknown])
+    above, excess = _above(V, threshold, ones)
+    rows: np.ndarray | slice = slice(None)
+    part, part_above, t = V, above, threshold
+    for _ in range(4 * m):
+        # Beyond what rounding does to the entries and their sum.
+        open_rows = np.abs(excess) > m * eps * _FAR_FROM_THE_SIMPLEX
+        if not open_rows.any():
             break
-        threshold += excess / ((above > 0.0) @ ones)
-        # The largest entry is above every threshold in question, so something always is.
-        np.clip(threshold, -1.0, -0.5 / m, out=threshold)
+        if not open_rows.all():
+            rows = np.flatnonzero(open_rows) if isinstance(rows, slice) else rows[open_rows]
+            part, part_above, t = V[rows], part_above[open_rows], t[open_rows]
+            excess = excess[open_rows]
+        counts = (part_above > 0.0) @ ones
+        empty = np.flatnonzero(counts == 0.0)
+        t = t + excess / np.maximum(counts, 1.0)
+        t[empty] = _below_every_threshold(part[empty])
+        part_above, excess = _above(part, t, ones)
+        threshold[rows], above[rows] = t, part_above
     return above
+
+
+def _above(V: np.ndarray, threshold: np.ndarray, ones: np.ndarray) -> tuple[np.ndarray, ...]:
+    """[v - t]_+, and by how much the sums of its rows exceed one."""
+    above = V - threshold[:, None]
+    np.maximum(above, 0.0, out=above)
+    return above, above @ ones - 1.0
+
+
+def _below_every_threshold(V: np.ndarray) -> np.ndarray:
+    """From here Newton's method cannot miss."""
+    return V.max(axis=1) - 1.0 if len(V) else np.empty(0, dtype=V.dtype)
 
 
 def project_box(v: Array, lower: float = 0.0, upper: float = 1.0) -> Array:

@@ -6,7 +6,7 @@ from plml.backend.arrays import Array, fetch, namespace, row_dot
 from plml.backend.threads import Crew
 from plml.solvers.problem import Callback, Monitor, Solution
 
-#: Iterations between two looks at the certificate, which costs about half an iteration.
+#: Iterations between two looks at the certificate, which costs as much as an iteration.
 _CHECK_EVERY = 5
 
 
@@ -27,7 +27,7 @@ class RowQuadratic(Protocol):
         ...
 
     def project_rows(self, v: Array, hint: Array) -> Array:
-        """Rows onto their sets; the (n,) hint is read and written, and starts at -1."""
+        """Rows onto their sets; the (n,) hint is read and written, and starts as NaN."""
         ...
 
     def value_and_gap(self, x: Array, product: Array) -> tuple[Array, Array]:
@@ -61,7 +61,7 @@ def accelerated(
     xp = namespace(x0)
     x, y, moved = xp.asarray(x0, copy=True), xp.asarray(x0, copy=True), xp.empty_like(x0)
     Hx = xp.empty_like(x)
-    hint = -xp.ones_like(x0[:, 0])
+    hint = xp.full_like(x0[:, 0], xp.nan)
     share = problem.crew.map
     share(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
     Hy = xp.asarray(Hx, copy=True)
@@ -75,15 +75,20 @@ def accelerated(
         gradient += problem.linear[rows]
         gradient /= problem.metric[rows]
         new = problem.project_rows(y[rows] - gradient, hint[rows])
-        moved[rows] = new - x[rows]
+        move = moved[rows]
+        move[...] = new
+        move -= x[rows]
         x[rows] = new
-        uphill = row_dot(y[rows] - new, moved[rows])
+        uphill = row_dot(y[rows] - new, move)
         return xp.sum(problem.metric[rows, 0] * uphill)
 
     def extrapolate(rows: slice) -> None:
         """New products, and y beyond x by the momentum."""
         product = problem.product(x, rows)
-        y[rows] = moved[rows] * momentum + x[rows]
+        beyond = moved[rows]  # no longer needed
+        beyond *= momentum
+        beyond += x[rows]
+        y[rows] = beyond
         change = product - Hx[rows]
         change *= momentum
         change += product

@@ -1,14 +1,16 @@
 """A projected quasi-Newton method for box constraints, on inner products alone."""
 
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from plml.backend.arrays import Array, dot, fetch, like, namespace
+from plml.backend.arrays import Array, device, dot, fetch, like, namespace, share_of_memory
 from plml.solvers.problem import Callback, Evaluation, Monitor, Problem, Solution
 
 _MEMORY = 10
+#: Elements of the block of vectors that is worked on at a time.
+_BLOCK_ELEMENTS = 2**18
 _SUFFICIENT_DECREASE = 1e-4
 _SHORTEST_STEP = 1e-10
 #: Share of the box that counts as near a bound.
@@ -23,6 +25,7 @@ def projected_lbfgs(
     tol: float,
     max_iter: int,
     patience: int | None = None,
+    single: bool = False,
     callback: Callback | None = None,
 ) -> Solution:
     """Minimise over a box to a relative gap of ``tol``.
@@ -44,17 +47,18 @@ def projected_lbfgs(
     tol : relative gap at which to stop
     max_iter : evaluations at the most
     patience : evaluations without a smaller gap after which to give up
+    single : keep the steps and the changes of the gradient in float32
     callback : called at every accepted point
     """
     monitor = Monitor(tol, callback)
-    memory = Memory()
+    xp = namespace(x0)
+    memory = Memory(x0, xp.float32 if single else xp.float64)
     at = _look(problem, x0, problem.evaluate(x0), bounds, memory)
     n_evaluations = 1
     best, best_at = at, n_evaluations
     done = monitor.done(n_evaluations, at.value, at.gap)
     while not done and n_evaluations < max_iter:
-        direction = memory.direction(at.basis, at.gram)
-        direction = namespace(x0).where(at.held, -at.gradient, direction)
+        direction = xp.where(at.free, memory.direction(at.gram, at.free), -at.gradient)
         step = 1.0
         if not memory:  # nothing is known of the curvature: move a fraction of the box
             step = 0.1 * (bounds[1] - bounds[0]) / at.steepest if at.steepest > 0.0 else 0.0
@@ -63,7 +67,7 @@ def projected_lbfgs(
         if trial.evaluation is None:
             if not memory:
                 break  # not even the gradient leads down: the values agree to rounding
-            memory = Memory()
+            memory.clear()
             at = _look(problem, at.x, at.evaluation, bounds, memory, at.gradient)
             continue
         at = _look(problem, trial.x, trial.evaluation, bounds, memory, before=at)
@@ -76,28 +80,62 @@ def projected_lbfgs(
 
 
 class Memory:
-    """The last steps s = x_new - x and changes y = g_new - g of the gradient, oldest first."""
+    """The last steps s = x_new - x and changes y = g_new - g of the gradient, and the gradient.
 
-    def __init__(self) -> None:
-        self.steps: deque[Array] = deque(maxlen=_MEMORY)
-        self.changes: deque[Array] = deque(maxlen=_MEMORY)
+    Kept in place, one row a vector; what is done with them is done a block of columns at a time, so
+    that it happens in the cache.
+
+    Parameters
+    ----------
+    like_x : (n,) array of the namespace and device
+    dtype : of the vectors
+    """
+
+    def __init__(self, like_x: Array, dtype: Any) -> None:
+        xp = namespace(like_x)
+        shape = (2 * _MEMORY + 1, len(like_x))
+        self._vectors = xp.empty(shape, dtype=dtype, device=device(like_x))
+        size = share_of_memory(like_x, _BLOCK_ELEMENTS) // len(self._vectors) + 1
+        self._blocks = [slice(i, i + size) for i in range(0, len(like_x), size)]
+        self._slots: deque[int] = deque(maxlen=_MEMORY)
 
     def __len__(self) -> int:
-        return len(self.steps)
+        return len(self._slots)
+
+    def clear(self) -> None:
+        """Forget the steps."""
+        self._slots.clear()
 
     def add(self, step: Array, change: Array) -> None:
         """A step and the change of the gradient over it."""
-        self.steps.append(step)
-        self.changes.append(change)
+        slot = self._slots[0] if len(self) == _MEMORY else len(self)
+        self._slots.append(slot)
+        self._vectors[slot, :] = step
+        self._vectors[_MEMORY + slot, :] = change
 
-    def basis(self, gradient: Array, free: Array) -> Array:
-        """The vectors that a direction is made of, over the free coordinates."""
-        return namespace(gradient).stack([*self.steps, *self.changes, gradient]) * free
+    def gram(self, gradient: Array, free: Array) -> Array:
+        """Inner products of (s_1..s_k, y_1..y_k, g) over the free coordinates, oldest first."""
+        xp = namespace(gradient)
+        self._vectors[-1, :] = gradient
+        total = xp.zeros((len(self._vectors),) * 2, dtype=xp.float64, device=device(gradient))
+        used = self._used(gradient)
+        for block in self._blocks:
+            part = self._vectors[:, block][used] * free[block]
+            total[: len(part), : len(part)] += part @ part.T
+        return total[: len(used), : len(used)]
 
-    def direction(self, basis: Array, gram: np.ndarray) -> Array:
+    def direction(self, gram: np.ndarray, free: Array) -> Array:
         """-H g over the free coordinates, zero elsewhere, by the two-loop recursion."""
-        coefficients = two_loop_coefficients(gram.astype(np.float64), len(self))
-        return like(coefficients, basis, basis.dtype) @ basis
+        coefficients = two_loop_coefficients(gram, len(self))
+        coefficients = like(coefficients, self._vectors, self._vectors.dtype)
+        used = self._used(free)
+        parts = [coefficients @ self._vectors[:, block][used] for block in self._blocks]
+        xp = namespace(free)
+        return xp.astype(xp.concat(parts), xp.float64) * free
+
+    def _used(self, like_x: Array) -> Array:
+        rows = [*self._slots, *(_MEMORY + slot for slot in self._slots), 2 * _MEMORY]
+        return like(np.array(rows), like_x)
 
 
 class _Look(NamedTuple):
@@ -106,9 +144,8 @@ class _Look(NamedTuple):
     x: Array
     evaluation: Evaluation
     gradient: Array
-    held: Array  # near a bound, and pushed outwards
-    basis: Array
-    gram: np.ndarray  # of the basis
+    free: Array  # not near a bound, or not pushed outwards
+    gram: np.ndarray
     value: float
     gap: float
     steepest: float  # largest entry of the gradient
@@ -134,11 +171,11 @@ def _look(
     near = xp.max(xp.abs(x - problem.project(x - gradient))).clip(None, _NEAR * (upper - lower))
     held = (x <= lower + near) & (gradient > 0.0)
     held = held | ((x >= upper - near) & (gradient < 0.0))
-    basis = memory.basis(gradient, ~held)
+    gram = memory.gram(gradient, ~held)
     gap = problem.gap(x, evaluation, gradient)
     steepest = xp.max(xp.abs(gradient))
-    on_device = (basis @ basis.T, evaluation.value, gap, steepest)
-    return _Look(x, evaluation, gradient, held, basis, *fetch(*on_device))
+    on_device = (gram, evaluation.value, gap, steepest)
+    return _Look(x, evaluation, gradient, ~held, *fetch(*on_device))
 
 
 class _Trial(NamedTuple):

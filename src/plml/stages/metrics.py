@@ -91,7 +91,10 @@ class MetricsDual:
 
     def metrics(self, gamma: Array) -> Array:
         """M_b = (-K_b)_+ / (2 alpha_1), the optimality condition below equation 8."""
-        scatter = self.pairs.scatter(self._coefficients(gamma))
+        return self.metrics_of(self.pairs.scatter(self._coefficients(gamma)))
+
+    def metrics_of(self, scatter: Array) -> Array:
+        """The metrics, from -K."""
         S = self.center + scatter / (2.0 * self.regularization)
         if self.exact:
             return project_psd(S, self.pairs.crew)
@@ -103,7 +106,10 @@ class MetricsDual:
 
     def evaluate(self, gamma: Array) -> Evaluation:
         """g(gamma), keeping the metrics for the gradient."""
-        M = self.metrics(gamma)
+        return self.evaluate_at(gamma, self.metrics(gamma))
+
+    def evaluate_at(self, gamma: Array, M: Array) -> Evaluation:
+        """The same, with the metrics of gamma at hand."""
         # ||(-K)_+||^2 / (4 alpha_1) = alpha_1 ||M||^2.
         value = self.regularization * (dot(M, M) - self._center_square) - total(gamma)
         return Evaluation(value, M)
@@ -248,6 +254,7 @@ def _minimize(
         bounds=(0.0, 1.0),
         max_iter=max_iter,
         patience=_PATIENCE if single else None,
+        single=single,
         **options,
     )
     left = max_iter - solution.n_iter
@@ -273,13 +280,22 @@ def _certified(problem: MetricsDual, solution: Solution, dtype: Any, tol: float)
 
 
 def _uniform_start(problem: MetricsDual) -> Array:
-    """The best of gamma = 1/2, 1/4, 1/8, ...: data in large units ends at tiny gammas."""
+    """The best of gamma = 1/2, 1/4, 1/8, ...: data in large units ends at tiny gammas.
+
+    -K is linear in gamma, so all of them take one pass over the pairs.
+    """
     xp, place = namespace(problem.pairs.X), device(problem.pairs.X)
     ones = xp.ones(len(problem.triplets.target), dtype=xp.float64, device=place)
+    pushed, pulled = problem.triplet_scatter(ones), problem.pull * problem.target_scatter
+
+    def value_at(size: float) -> float:
+        M = problem.metrics_of(size * pushed - pulled)
+        return float(fetch(problem.evaluate_at(size * ones, M).value)[0])
+
     size = 0.5
-    (value,) = fetch(problem.evaluate(size * ones).value)
+    value = value_at(size)
     while value > 0.0 or len(ones) * size > 1e-3:
-        (smaller,) = fetch(problem.evaluate(0.5 * size * ones).value)
+        smaller = value_at(0.5 * size)
         if smaller >= value:
             break
         size, value = 0.5 * size, smaller
