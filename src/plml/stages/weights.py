@@ -72,6 +72,10 @@ class WeightProblem:
         self._laplacian_product = sparse_product(self.laplacian, self.B)
         self.nearest_anchor = xp.argmin(distances, axis=1)
 
+    def even_start(self) -> Array:
+        """The same weight on every anchor: no row has to find its way out of a corner."""
+        return namespace(self.B).full_like(self.B, 1.0 / self.B.shape[1])
+
     def start(self) -> Array:
         """W^0: all weight on the nearest anchor."""
         xp = namespace(self.B)
@@ -243,8 +247,8 @@ def learn_weights(
             return accelerated(rows, start, tol=tol, max_iter=max_iter, callback=callback)
 
         if not problem.fits_single_precision():
-            return minimize(xp.float64, problem.start(), tol, max_iter)
-        solution = minimize(xp.float32, problem.start(), max(0.99 * tol, 1e-4), max_iter)
+            return minimize(xp.float64, problem.even_start(), tol, max_iter)
+        solution = minimize(xp.float32, problem.even_start(), max(0.99 * tol, 1e-4), max_iter)
         W = project_simplex(xp.astype(solution.x, xp.float64))
         # No iteration where the float64 certificate of these weights closes as well.
         left = 0 if solution.interrupted else max_iter - solution.n_iter
