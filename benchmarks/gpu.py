@@ -13,86 +13,18 @@ growth    a mixture of 60k to 1M rows, gap 1e-2: seconds and peak memory
 
 import argparse
 import json
-from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import numpy as np
-from sklearn.decomposition import PCA
 
-import plml.estimators._large_margin as large_margin
-import plml.estimators._smooth as smooth
 from plml import PLML, PLMLCV
 from plml.backend.arrays import to_device
 from plml.experiments import datasets, protocols, synthetic
 from plml.experiments.records import provenance, write_atomically
+from plml.experiments.stopwatch import product_rate, seconds_of, stage_seconds
 from plml.stages.anchors import kmeans_anchors
-
-STAGES = {
-    "graph": (smooth, "euclidean_neighbors"),
-    "laplacian": (smooth, "similarity_graph"),
-    "anchors": (smooth, "kmeans_anchors"),
-    "weights": (smooth, "learn_weights"),
-    "triplets": (large_margin, "neighbor_triplets"),
-    "metrics": (large_margin, "learn_metrics"),
-}
-
-
-def wait(device: str) -> None:
-    """Until the device has done what it was told."""
-    if device.startswith("cuda"):
-        import torch
-
-        torch.cuda.synchronize()
-
-
-@contextmanager
-def stage_times(device: str) -> Any:
-    """Seconds of every stage of the fits inside."""
-    times: dict[str, list[float]] = {name: [] for name in STAGES}
-    originals = {name: getattr(*place) for name, place in STAGES.items()}
-
-    def timed(name: str) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            wait(device)
-            start = perf_counter()
-            result = originals[name](*arguments, **options)
-            wait(device)
-            times[name].append(perf_counter() - start)
-            return result
-
-        return call
-
-    for name, (module, attribute) in STAGES.items():
-        setattr(module, attribute, timed(name))
-    try:
-        yield times
-    finally:
-        for name, (module, attribute) in STAGES.items():
-            setattr(module, attribute, originals[name])
-
-
-def timed(function: Callable[[], Any], device: str) -> tuple[float, Any]:
-    wait(device)
-    start = perf_counter()
-    result = function()
-    wait(device)
-    return perf_counter() - start, result
-
-
-def raw_mnist(data_dir: str | None) -> tuple[np.ndarray, ...]:
-    """PCA on raw pixels to 95% of the variance (154 features); rows of unit mean square norm."""
-    data = datasets.load("mnist", data_dir)
-    pca = PCA(n_components=0.95, svd_solver="covariance_eigh").fit(data.X[:60000])
-    scale = np.sqrt(np.mean(np.sum(pca.transform(data.X[:60000]) ** 2, axis=1)))
-    X, X_test = (
-        (pca.transform(part) / scale).astype(np.float32)
-        for part in (data.X[:60000], data.X[60000:])
-    )
-    return X, data.y[:60000], X_test, data.y[60000:]
 
 
 def measured_rates(X: np.ndarray, device: str) -> dict[str, float]:
@@ -100,16 +32,11 @@ def measured_rates(X: np.ndarray, device: str) -> dict[str, float]:
     and bytes a second of a copy.
     """
     placed = to_device(X, device)
-    n, d = X.shape
-    block = placed[:8192]
-
-    def seconds(function: Callable[[], Any]) -> float:
-        return min(timed(function, device)[0] for _ in range(20))
-
+    copies = [seconds_of(lambda: placed + 0.0, device)[0] for _ in range(20)]
     return {
-        "scatter_flops": 2.0 * n * d * d / seconds(lambda: placed.T @ placed),
-        "search_flops": 2.0 * len(block) * n * d / seconds(lambda: block @ placed.T),
-        "bytes": 2.0 * 4.0 * n * d / seconds(lambda: placed + 0.0),
+        "scatter_flops": product_rate(placed.T, placed, device),
+        "search_flops": product_rate(placed[:8192], placed.T, device),
+        "bytes": 2.0 * 4.0 * X.size / min(copies),
     }
 
 
@@ -140,12 +67,12 @@ def same(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def same_at(tol: float, options: argparse.Namespace) -> dict[str, Any]:
-    X, y, X_test, y_test = raw_mnist(options.data_dir)
+    X, y, X_test, y_test = protocols.raw_mnist(options.data_dir)
     X, y = X[: options.rows], y[: options.rows]
     found = {}
     for device in ("cpu", options.device):
         model = PLML(random_state=0, device=device, tol=tol)
-        seconds, _ = timed(lambda model=model: model.fit(X, y), device)
+        seconds, _ = seconds_of(lambda model=model: model.fit(X, y), device)
         predictions = model.predict(X_test)
         found[device] = {
             "fit_seconds": seconds,
@@ -172,19 +99,19 @@ def same_at(tol: float, options: argparse.Namespace) -> dict[str, Any]:
 
 def mnist(options: argparse.Namespace) -> dict[str, Any]:
     device = options.device
-    X, y, X_test, y_test = raw_mnist(options.data_dir)
+    X, y, X_test, y_test = protocols.raw_mnist(options.data_dir)
     X, y = X[: options.rows], y[: options.rows]
     fits, predictions = [], []
     PLML(random_state=0, device=device).fit(X, y).predict(X_test)  # warm-up
-    with stage_times(device) as times:
+    with stage_seconds(device) as times:
         for name in times:
             times[name].clear()
         for _ in range(options.repeats):
             model = PLML(random_state=0, device=device)
-            fits.append(timed(lambda model=model: model.fit(X, y), device)[0])
+            fits.append(seconds_of(lambda model=model: model.fit(X, y), device)[0])
     model.predict(X_test)
     for _ in range(options.repeats):
-        predictions.append(timed(lambda: model.predict(X_test), device)[0])
+        predictions.append(seconds_of(lambda: model.predict(X_test), device)[0])
     rates = measured_rates(X, device)
     n_lloyd = kmeans_anchors(to_device(X, device), model.n_bases, 0).n_iter
     stages = {name: median(values) for name, values in times.items() if values}
@@ -212,7 +139,7 @@ def protocol(options: argparse.Namespace) -> dict[str, Any]:
     X, y, X_test, y_test = protocols.prepared_split(data, *next(protocols.splits(data)))
     X, y = X[: options.rows], y[: options.rows]
     model = PLMLCV(random_state=0, device=options.device)
-    seconds, _ = timed(lambda: model.fit(X, y), options.device)
+    seconds, _ = seconds_of(lambda: model.fit(X, y), options.device)
     return {
         "shape": X.shape,
         "seconds": seconds,
@@ -232,8 +159,8 @@ def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
 
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        with stage_times(options.device) as times:
-            seconds, _ = timed(lambda model=model, X=X, y=y: model.fit(X, y), options.device)
+        with stage_seconds(options.device) as times:
+            seconds, _ = seconds_of(lambda model=model, X=X, y=y: model.fit(X, y), options.device)
         row = {
             "rows": n,
             "fit_seconds": seconds,

@@ -7,11 +7,8 @@ import argparse
 import resource
 from time import perf_counter
 
-import numpy as np
-from sklearn.decomposition import PCA
-
 from plml import LMNN
-from plml.experiments import datasets
+from plml.experiments import protocols
 
 
 def main() -> None:
@@ -19,21 +16,15 @@ def main() -> None:
     parser.add_argument("--data-dir")
     parser.add_argument("--max-iter", type=int, default=300)
     options = parser.parse_args()
-    data = datasets.load("mnist", options.data_dir)
-    n = data.n_train
-    pca = PCA(n_components=154, svd_solver="covariance_eigh").fit(data.X[:n])
-    X = pca.transform(data.X).astype(np.float32)
-    X /= np.linalg.norm(X[:n], axis=1).mean()
-    y = data.y
-    del data
+    X, y, X_test, y_test = protocols.raw_mnist(options.data_dir)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     start = perf_counter()
-    model = LMNN(max_iter=options.max_iter, solver="factored", verbose=1).fit(X[:n], y[:n])
+    model = LMNN(max_iter=options.max_iter, solver="factored", verbose=1).fit(X, y)
     seconds = perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    accuracy = model.score(X[n:], y[n:])
+    accuracy = model.score(X_test, y_test)
     print(
-        f"LMNN on {n} x {X.shape[1]}: {seconds:.0f} s, {model.n_iter_} iterations, "
+        f"LMNN on {X.shape[0]} x {X.shape[1]}: {seconds:.0f} s, {model.n_iter_} iterations, "
         f"1-NN accuracy {accuracy:.2%}, peak of the process {peak:.2f} GiB "
         f"(reading the data alone: {before:.2f} GiB)"
     )

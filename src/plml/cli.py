@@ -144,6 +144,8 @@ def _bench(options: argparse.Namespace) -> int:
     with task_progress() as advance:
         rows = bench.bench(names, values, solvers, options.data_dir, options.out, advance)
     print(bench.format_rows(rows))
+    if options.out is not None:
+        bench.write_picture(rows, options.out.with_suffix(".png"))
     return 0
 
 

@@ -15,7 +15,13 @@ from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fe
 from plml.progress import gap_progress
 from plml.solvers.problem import Solution, history_arrays
 from plml.stages.anchors import kmeans_anchors
-from plml.stages.graph import SCALE_NEIGHBOR, graph_laplacian, local_scales, similarity_graph
+from plml.stages.graph import (
+    SCALE_NEIGHBOR,
+    find_graph,
+    graph_laplacian,
+    local_scales,
+    similarity_graph,
+)
 from plml.stages.metrics import Metrics
 from plml.stages.neighbors import neighbors_of
 from plml.stages.weights import (
@@ -93,7 +99,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> SmoothPreparation:
         """Graph, anchors, weights and triplets."""
         neighbors = neighbors_of(X, self.neighbor_search)
-        squared, nearest = neighbors.find("graph", max(self.n_graph_neighbors, SCALE_NEIGHBOR))
+        squared, nearest = find_graph(neighbors, self.n_graph_neighbors)
         laplacian = graph_laplacian(similarity_graph(squared, nearest, self.n_graph_neighbors))
         anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state)).centers
         problem = WeightProblem(X, anchors, self.locality, self.smoothness, laplacian)

@@ -167,3 +167,15 @@ def format_rows(rows: list[dict[str, Any]]) -> str:
             f"{min(values):.1f}"
         )
     return "\n".join(lines)
+
+
+def write_picture(rows: list[dict[str, Any]], path: Path) -> None:
+    """The race as bars, where matplotlib is installed."""
+    try:
+        from plml.plots.bench import draw_race
+
+        figure = draw_race(rows)
+    except ImportError:
+        print('no picture: pip install "plml[plots]"')
+        return
+    figure.savefig(path, dpi=150, facecolor="white")

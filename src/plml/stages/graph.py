@@ -3,8 +3,15 @@
 import numpy as np
 from scipy import sparse
 
+from plml.stages.neighbors import Neighbors
+
 #: A point's own scale is its distance to this neighbour (Zelnik-Manor and Perona, 2004).
 SCALE_NEIGHBOR = 7
+
+
+def find_graph(neighbors: Neighbors, n_graph_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances and numbers of the neighbours that edges and scales are made from."""
+    return neighbors.find("graph", max(n_graph_neighbors, SCALE_NEIGHBOR))
 
 
 def local_scales(squared_distances: np.ndarray) -> np.ndarray:

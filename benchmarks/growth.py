@@ -1,0 +1,83 @@
+"""How the time of a fit grows with rows, features and basis metrics.
+
+    python benchmarks/growth.py [--over n d m] [--out results/growth.json]
+
+A mixture of Gaussians, regularization 1, gap 1e-3, approximate neighbours throughout. Prints the
+fitted exponents; writes the curves, and a picture of them beside, where matplotlib is installed.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plml import PLML
+from plml.experiments import synthetic
+from plml.experiments.records import provenance, write_atomically
+from plml.experiments.stopwatch import seconds_of, stage_seconds
+
+SIZES = {
+    "n": (10_000, 20_000, 50_000, 100_000, 200_000),
+    "d": (16, 32, 64, 128, 256),
+    "m": (5, 10, 20, 40),
+}
+FIXED = {"n": 10_000, "d": 154, "m": 20}
+
+
+def measure(n: int, d: int, m: int) -> dict[str, Any]:
+    """One fit."""
+    X, y = synthetic.mixture(n, d)
+    model = PLML(n_bases=m, random_state=0, neighbor_search="approximate")
+    with stage_seconds() as times:
+        seconds, _ = seconds_of(lambda: model.fit(X, y))
+    stages = {name: sum(values) for name, values in times.items()}
+    return {
+        "n": n,
+        "d": d,
+        "m": m,
+        "fit_seconds": seconds,
+        "learning_seconds": stages["weights"] + stages["metrics"],
+        "stages": stages,
+        "iterations": [model.weights_n_iter_, model.n_iter_],
+        "gaps": [model.weights_gap_, model.dual_gap_],
+        "recall": model.neighbor_recall_,
+    }
+
+
+def exponent(rows: list[dict[str, Any]], over: str, what: str) -> float:
+    """The slope of log seconds over log size."""
+    x, y = (np.log([row[name] for row in rows]) for name in (over, what))
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--over", nargs="+", default=list(SIZES), choices=list(SIZES))
+    parser.add_argument("--most", type=float, default=np.inf, help="largest size")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    found: dict[str, Any] = {"curves": {}, "exponents": {}}
+    for over in options.over:
+        rows = found["curves"].setdefault(over, [])
+        for size in (size for size in SIZES[over] if size <= options.most):
+            rows.append(measure(**{**FIXED, over: size}))
+            print(json.dumps(rows[-1]), flush=True)
+        found["exponents"][over] = {
+            what: exponent(rows, over, what) for what in ("learning_seconds", "fit_seconds")
+        }
+        print(f"exponents over {over}: {found['exponents'][over]}", flush=True)
+        if options.out is not None:
+            content = json.dumps({**found, **provenance()}, indent=1) + "\n"
+            write_atomically(options.out, content)
+    if options.out is not None:
+        from plml.plots.bench import draw_growth
+
+        draw_growth(found["curves"]).savefig(
+            options.out.with_suffix(".png"), dpi=150, facecolor="white"
+        )
+
+
+if __name__ == "__main__":
+    main()
