@@ -110,6 +110,12 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         distances : (n_queries, n_neighbors) array, only with ``return_distance``
         indices : (n_queries, n_neighbors) array of training rows
         """
+        squared, neighbors = self._found(X, n_neighbors)
+        neighbors = follow(neighbors, X)
+        return (follow(np.sqrt(squared), X), neighbors) if return_distance else neighbors
+
+    def _found(self, X: Any, n_neighbors: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances and indices of the neighbours, for arguments as a user gives them."""
         check_is_fitted(self)
         k = self.n_neighbors if n_neighbors is None else n_neighbors
         if not isinstance(k, Integral) or k < 1:
@@ -122,8 +128,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         queries = None if X is None else self._validate_queries(X)
         with self._threads():
             squared, neighbors = (on_host(part) for part in self._search(queries, int(k)))
-        neighbors = follow(neighbors, X)
-        return (follow(np.sqrt(squared), X), neighbors) if return_distance else neighbors
+        return squared, neighbors
 
     def get_mahalanobis_matrix(self, X: Any = None) -> np.ndarray:
         """The metric matrix at each point, (n_queries, n_features, n_features).

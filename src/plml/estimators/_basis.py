@@ -9,9 +9,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import Array, device, like, on_host
 from plml.estimators._base import NeighborClassifier, follow
+from plml.explanation import Explanation
 from plml.ops.distances import combine_bases, local_pairs
+from plml.stages.explanation import feature_contributions, feature_importance
 from plml.stages.neighbors import EuclideanIndex
-from plml.stages.search import LocalMetricIndex, index_vectors, query_vectors
+from plml.stages.search import LocalMetricIndex, index_vectors, query_vectors, vote
 
 
 class Placed:
@@ -71,6 +73,48 @@ class BasisMetricClassifier(NeighborClassifier):
         points = self._fit_X if queries is None else queries
         with self._threads():
             return follow(query_vectors(points, self._weights(queries), self.basis_metrics_), X)
+
+    def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
+        """The prediction of each query, its nearest training cases, and what made them near.
+
+        The squared local distance to each neighbour is split exactly over the features.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances,
+            each of which is then left out of its own neighbours
+        n_neighbors : neighbours a query; by default the ``n_neighbors`` of the estimator
+        """
+        squared, neighbors = self._found(X, n_neighbors)
+        queries = self._fit_X if X is None else self._validate_queries(X)
+        with self._threads():
+            metrics = self._metrics_at(None if X is None else queries)
+        values = self._fit_X[neighbors]
+        spread = self._fit_X.std(axis=0, dtype=np.float64)
+        mean = np.tensordot(self.weights_.mean(axis=0, dtype=np.float64), self.basis_metrics_, 1)
+        voters = self._fit_codes[neighbors[:, : self.n_neighbors]]
+        if neighbors.shape[1] < self.n_neighbors:
+            _, more = self._found(X, self.n_neighbors)
+            voters = self._fit_codes[more]
+        votes = vote(voters, len(self.classes_))
+        names = getattr(self, "feature_names_in_", None)
+        return Explanation(
+            predictions=self.classes_[votes.argmax(axis=1)],
+            neighbors=neighbors,
+            labels=self.classes_[self._fit_codes[neighbors]],
+            squared_distances=squared,
+            contributions=feature_contributions(metrics, queries[:, None, :] - values),
+            queries=queries,
+            neighbor_values=values,
+            importance=feature_importance(np.diagonal(metrics, axis1=1, axis2=2), spread),
+            global_importance=feature_importance(np.diagonal(mean)[None], spread)[0],
+            metrics=metrics,
+            feature_names=(
+                np.array([f"x{i}" for i in range(queries.shape[1])], dtype=object)
+                if names is None
+                else names
+            ),
+        )
 
     @abstractmethod
     def _weights_at(self, X: Array) -> Array:

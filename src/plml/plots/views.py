@@ -1,0 +1,53 @@
+"""Two-dimensional views of data and of the metrics at its points."""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from plml.ops.projections import psd_factor
+
+
+class View(NamedTuple):
+    """A plane to look at: points are (x - origin) @ axes.T."""
+
+    origin: np.ndarray  # (d,)
+    axes: np.ndarray  # (2, d), orthonormal
+    labels: tuple[str, str]
+
+    @classmethod
+    def of(cls, X: np.ndarray, names: np.ndarray | None = None) -> Self:
+        """The features themselves where there are two, else the leading principal components."""
+        d = X.shape[1]
+        if d == 1:
+            raise ValueError("a two-dimensional view needs at least two features, got one")
+        if d == 2:
+            first, second = ("x0", "x1") if names is None else (str(names[0]), str(names[1]))
+            return cls(np.zeros(2), np.eye(2), (first, second))
+        origin = X.mean(axis=0, dtype=np.float64)
+        covariance = np.cov((X - origin).T)
+        axes = np.linalg.eigh(covariance)[1][:, ::-1][:, :2].T
+        signs = np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])
+        labels = ("first principal component", "second principal component")
+        return cls(origin, axes * signs[:, None], labels)
+
+    def points(self, X: np.ndarray) -> np.ndarray:
+        """(n, 2)."""
+        return (X - self.origin) @ self.axes.T
+
+    def metrics(self, M: np.ndarray) -> np.ndarray:
+        """The metrics of moves within the plane, (n, 2, 2)."""
+        return self.axes @ M @ self.axes.T
+
+
+def ellipse(M: np.ndarray) -> tuple[float, float, float]:
+    """Width, height and angle in degrees of {z: z^T M z = 1} for a positive (2, 2) M.
+
+    Directions that the metric does not see would be endless; they are cut at a hundred times the
+    shortest axis.
+    """
+    L = psd_factor(M)
+    stretch = np.linalg.norm(L, axis=1)
+    largest = stretch[0] if stretch[0] > 0.0 else 1.0
+    second = max(stretch[1] if len(stretch) > 1 else 0.0, 0.01 * largest)
+    direction = L[0] / largest
+    return 2.0 / largest, 2.0 / second, float(np.degrees(np.arctan2(direction[1], direction[0])))
