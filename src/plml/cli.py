@@ -1,4 +1,4 @@
-"""The command line: ``plml demo``, ``plml reproduce``, ``plml bench``."""
+"""The command line. What it does with a user's tables is in ``cli_tables``."""
 
 import argparse
 import shlex
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plml import __version__
+from plml.cli_tables import add_table_commands
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--seed", type=int, default=0, help="of the split and the anchors")
     demo.set_defaults(run=_demo)
+    add_table_commands(commands)
     _add_reproduce(commands)
     _add_bench(commands)
     return parser

@@ -30,6 +30,7 @@ from plml.backend.arrays import (
     share_of_memory,
 )
 from plml.backend.threads import ALONE, Crew
+from plml.ops.projections import PsdMatrices
 
 _PAIR_BLOCK = 8192
 #: Elements of X in a block of rows: a few megabytes, so that it stays in the cache.
@@ -106,9 +107,10 @@ class PairOperator:
                 G[b, ...] += part
         return G + xp.matrix_transpose(G)
 
-    def distances(self, M: Array) -> Array:
+    def distances(self, M: Array | PsdMatrices) -> Array:
         """A M, an (n_pairs,) float64 array, for M of shape (m, d, d)."""
         xp = namespace(self.X)
+        M, factors = (M.matrices, M.factors) if isinstance(M, PsdMatrices) else (M, None)
         M = xp.astype(M, self.X.dtype, copy=False)
         MX = xp.zeros_like(self.X)  # row i: M_i x_i
         Q = xp.zeros_like(self.weights)  # Q_jb = x_j^T M_b x_j
@@ -117,7 +119,8 @@ class PairOperator:
             self.crew.map(lambda rows: self._narrow_forms(rows, side_by_side, MX, Q), self._blocks)
         else:
             numbers = range(len(self._blocks))
-            self.crew.map(lambda block: self._wide_forms(block, M, MX, Q), numbers)
+            L = None if factors is None else [part.astype(self.X.dtype) for part in factors]
+            self.crew.map(lambda block: self._wide_forms(block, M, L, MX, Q), numbers)
         own = xp.astype(row_dot(self.weights, Q), xp.float64)
         result = xp.empty(len(self.pairs), dtype=xp.float64, device=device(self.X))
         self.crew.map(lambda rows: self._pair_forms(rows, MX, Q, own, result), self._pair_blocks)
@@ -154,14 +157,21 @@ class PairOperator:
         Q[rows] = (product @ X[:, :, None])[:, :, 0]
         MX[rows] = (W[:, None, :] @ product)[:, 0, :]
 
-    def _wide_forms(self, block: int, M: Array, MX: Array, Q: Array) -> None:
+    def _wide_forms(
+        self, block: int, M: Array, L: list[np.ndarray] | None, MX: Array, Q: Array
+    ) -> None:
         rows = self._blocks[block]
         X, W = self.X[rows], self.weights[rows]
         MX_rows, Q_rows = MX[rows], Q[rows]  # views
         for b, chosen in enumerate(self._members[block]):
             X_b = X[chosen]
-            product = X_b @ M[b, ...]
-            Q_rows[chosen, b] = row_dot(product, X_b)
+            if L is not None and 2 * L[b].shape[1] < X.shape[1]:  # of low rank
+                Z = X_b @ L[b]
+                Q_rows[chosen, b] = row_dot(Z, Z)
+                product = Z @ L[b].T
+            else:
+                product = X_b @ M[b, ...]
+                Q_rows[chosen, b] = row_dot(product, X_b)
             product *= W[chosen, b, None]
             MX_rows[chosen] += product
 

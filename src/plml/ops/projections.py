@@ -1,5 +1,7 @@
 """Euclidean projections. Each docstring is the optimisation problem that the function solves."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from plml.backend.arrays import Array, device, is_tensor, namespace
@@ -92,6 +94,16 @@ def project_box(v: Array, lower: float = 0.0, upper: float = 1.0) -> Array:
     return namespace(v).clip(v, lower, upper)
 
 
+class PsdMatrices(NamedTuple):
+    """Positive semidefinite matrices, with L_b L_b^T = M_b where that is worth knowing.
+
+    The rank of what a large-margin problem ends at is a fraction of the dimension.
+    """
+
+    matrices: Array  # (m, d, d)
+    factors: list[np.ndarray] | None = None  # (d, rank_b)
+
+
 def project_psd(S: Array, crew: Crew = ALONE) -> Array:
     """argmin_P ||P - S||_F^2 subject to P positive semidefinite, for symmetric S.
 
@@ -103,9 +115,21 @@ def project_psd(S: Array, crew: Crew = ALONE) -> Array:
     if is_tensor(S):
         return _positive_part(S)
     flat = S.reshape(-1, *S.shape[-2:])
+    return project_psd_factored(flat, crew).matrices.reshape(S.shape)
+
+
+def project_psd_factored(S: np.ndarray, crew: Crew = ALONE) -> PsdMatrices:
+    """``project_psd`` of an (m, d, d) array, with the factors where d is not small."""
     if S.shape[-1] < _WORTH_A_THREAD:
-        return _positive_part(flat).reshape(S.shape)
-    return np.stack(crew.map(_positive_part, list(flat))).reshape(S.shape)
+        return PsdMatrices(_positive_part(S))
+    factors = crew.map(_positive_factor, list(S))
+    return PsdMatrices(np.stack([L @ L.T for L in factors]), factors)
+
+
+def _positive_factor(S: np.ndarray) -> np.ndarray:
+    eigenvalues, vectors = np.linalg.eigh(S)
+    positive = eigenvalues > 0.0
+    return vectors[:, positive] * np.sqrt(eigenvalues[positive])
 
 
 def _positive_part(S: Array) -> Array:

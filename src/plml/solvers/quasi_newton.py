@@ -26,6 +26,7 @@ def projected_lbfgs(
     max_iter: int,
     patience: int | None = None,
     single: bool = False,
+    evaluation: Evaluation | None = None,
     callback: Callback | None = None,
 ) -> Solution:
     """Minimise over a box to a relative gap of ``tol``.
@@ -48,12 +49,14 @@ def projected_lbfgs(
     max_iter : evaluations at the most
     patience : evaluations without a smaller gap after which to give up
     single : keep the steps and the changes of the gradient in float32
+    evaluation : of x0, where it is at hand
     callback : called at every accepted point
     """
     monitor = Monitor(tol, callback)
     xp = namespace(x0)
     memory = Memory(x0, xp.float32 if single else xp.float64)
-    at = _look(problem, x0, problem.evaluate(x0), bounds, memory)
+    evaluation = problem.evaluate(x0) if evaluation is None else evaluation
+    at = _look(problem, x0, evaluation, bounds, memory)
     n_evaluations = 1
     best, best_at = at, n_evaluations
     done = monitor.done(n_evaluations, at.value, at.gap)

@@ -27,6 +27,7 @@ from plml.backend.arrays import (
 from plml.backend.threads import ALONE, Crew, crew, one_blas_thread
 from plml.ops.distances import Transformed
 from plml.ops.pairs import PairOperator
+from plml.ops.projections import PsdMatrices
 from plml.ops.topk import row_blocks
 from plml.solvers.problem import Evaluation, Iteration, Monitor
 from plml.solvers.quasi_newton import projected_lbfgs
@@ -307,7 +308,7 @@ def _proximal(
     while n_iter < max_iter:
         center = like(best.M, data.X)
         dual = MetricsDual(active.operator, active.triplets, alpha, data.pull, center)
-        violated = dual.gradient(Evaluation(0.0, center)) < 0
+        violated = dual.gradient(Evaluation(0.0, PsdMatrices(center))) < 0
         start = xp.concat([gamma, xp.astype(violated[len(gamma) :], xp.float64)])
         solution = projected_lbfgs(
             dual, start, bounds=(0.0, 1.0), tol=0.1 * tol, max_iter=min(_INNER, max_iter - n_iter)

@@ -4,6 +4,8 @@ import sys
 from copy import copy
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from plml.backend.arrays import (
     Array,
     device,
@@ -17,7 +19,13 @@ from plml.backend.arrays import (
 )
 from plml.backend.threads import crew
 from plml.ops.pairs import PairOperator
-from plml.ops.projections import project_box, project_psd, project_psd_by_sign
+from plml.ops.projections import (
+    PsdMatrices,
+    project_box,
+    project_psd,
+    project_psd_by_sign,
+    project_psd_factored,
+)
 from plml.solvers.fista import fista
 from plml.solvers.problem import Callback, Evaluation, Iteration, Solution
 from plml.solvers.quasi_newton import projected_lbfgs
@@ -91,28 +99,29 @@ class MetricsDual:
 
     def metrics(self, gamma: Array) -> Array:
         """M_b = (-K_b)_+ / (2 alpha_1), the optimality condition below equation 8."""
-        return self.metrics_of(self.pairs.scatter(self._coefficients(gamma)))
+        return self._metrics(gamma).matrices
 
-    def metrics_of(self, scatter: Array) -> Array:
+    def metrics_of(self, scatter: Array) -> PsdMatrices:
         """The metrics, from -K."""
         S = self.center + scatter / (2.0 * self.regularization)
+        if is_tensor(S):
+            by_sign = not self.exact and S.shape[-1] > _SIGN_PAYS
+            return PsdMatrices(project_psd_by_sign(S) if by_sign else project_psd(S))
         if self.exact:
-            return project_psd(S, self.pairs.crew)
-        if is_tensor(S) and S.shape[-1] > _SIGN_PAYS:
-            return project_psd_by_sign(S)
-        xp = namespace(S)
-        single = xp.astype(S, self.pairs.X.dtype, copy=False)
-        return xp.astype(project_psd(single, self.pairs.crew), xp.float64, copy=False)
+            return project_psd_factored(S, self.pairs.crew)
+        found = project_psd_factored(S.astype(self.pairs.X.dtype), self.pairs.crew)
+        return found._replace(matrices=found.matrices.astype(np.float64))
 
     def evaluate(self, gamma: Array) -> Evaluation:
         """g(gamma), keeping the metrics for the gradient."""
-        return self.evaluate_at(gamma, self.metrics(gamma))
+        return self.evaluate_at(gamma, self._metrics(gamma))
 
-    def evaluate_at(self, gamma: Array, M: Array) -> Evaluation:
+    def evaluate_at(self, gamma: Array, found: PsdMatrices) -> Evaluation:
         """The same, with the metrics of gamma at hand."""
+        M = found.matrices
         # ||(-K)_+||^2 / (4 alpha_1) = alpha_1 ||M||^2.
         value = self.regularization * (dot(M, M) - self._center_square) - total(gamma)
-        return Evaluation(value, M)
+        return Evaluation(value, found)
 
     def gradient(self, evaluation: Evaluation) -> Array:
         """-1 + d^2_i(x_i, x_k) - d^2_i(x_i, x_j), under the metrics of the evaluation."""
@@ -120,18 +129,22 @@ class MetricsDual:
 
     def gap(self, gamma: Array, evaluation: Evaluation, gradient: Array) -> Array:
         """(primal - dual) / primal at the metrics of gamma; the hinge losses are [-gradient]_+."""
-        primal = self._primal(evaluation.cache, gradient)
+        primal = self._primal(evaluation.cache.matrices, gradient)
         return relative_gap(primal, -evaluation.value)
 
-    def primal(self, M: Array) -> Array:
+    def primal(self, M: Array | PsdMatrices) -> Array:
         """Equation 5 at M."""
-        return self._primal(M, self._margins(self.pairs.distances(M)) - 1.0)
+        matrices = M.matrices if isinstance(M, PsdMatrices) else M
+        return self._primal(matrices, self._margins(self.pairs.distances(M)) - 1.0)
 
     def _primal(self, M: Array, slack: Array) -> Array:
         # alpha_2 sum_ij d_ij^2 = <M, A* 1_targets>: d x d work instead of another pass over pairs.
         penalty = self.regularization * total((M - self.center) ** 2)
         pull = self.pull * dot(M, self.target_scatter)
         return penalty + total(namespace(slack).clip(-slack, 0.0, None)) + pull
+
+    def _metrics(self, gamma: Array) -> PsdMatrices:
+        return self.metrics_of(self.pairs.scatter(self._coefficients(gamma)))
 
     def triplet_scatter(self, gamma: Array) -> Array:
         """sum_ijk gamma_ijk W_ib C_ijk, an (m, d, d) array."""
@@ -246,7 +259,7 @@ def _minimize(
     if solver == "fista":
         start = zero
         return fista(problem, start, max_iter=max_iter, check_every=5, **options)
-    start = _uniform_start(problem) if gamma is None else gamma
+    start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
     single = problem.pairs.X.dtype == xp.float32
     solution = projected_lbfgs(
         problem,
@@ -255,6 +268,7 @@ def _minimize(
         max_iter=max_iter,
         patience=_PATIENCE if single else None,
         single=single,
+        evaluation=evaluation,
         **options,
     )
     left = max_iter - solution.n_iter
@@ -268,9 +282,12 @@ def _minimize(
 def _certified(problem: MetricsDual, solution: Solution, dtype: Any, tol: float) -> Metrics:
     """The metrics of a solution as they are returned, with the certificate of exactly these."""
     evaluation = problem.evaluate(solution.x)
-    xp = namespace(evaluation.cache)
-    M = xp.astype(evaluation.cache, dtype)
-    primal = problem.primal(xp.astype(M, xp.float64))
+    found = evaluation.cache
+    xp = namespace(found.matrices)
+    M = xp.astype(found.matrices, dtype)
+    if dtype != xp.float64:  # the factors are those of other matrices
+        found = xp.astype(M, xp.float64)
+    primal = problem.primal(found)
     objective, value, gap = fetch(primal, evaluation.value, relative_gap(primal, -evaluation.value))
     n_iter = max(solution.n_iter, 1)
     history = solution.history
@@ -279,7 +296,7 @@ def _certified(problem: MetricsDual, solution: Solution, dtype: Any, tol: float)
     return Metrics(M, solution.x, objective, gap, gap <= tol, n_iter, history)
 
 
-def _uniform_start(problem: MetricsDual) -> Array:
+def _uniform_start(problem: MetricsDual) -> tuple[Array, Evaluation]:
     """The best of gamma = 1/2, 1/4, 1/8, ...: data in large units ends at tiny gammas.
 
     -K is linear in gamma, so all of them take one pass over the pairs.
@@ -288,15 +305,16 @@ def _uniform_start(problem: MetricsDual) -> Array:
     ones = xp.ones(len(problem.triplets.target), dtype=xp.float64, device=place)
     pushed, pulled = problem.triplet_scatter(ones), problem.pull * problem.target_scatter
 
-    def value_at(size: float) -> float:
-        M = problem.metrics_of(size * pushed - pulled)
-        return float(fetch(problem.evaluate_at(size * ones, M).value)[0])
+    def at(size: float) -> tuple[float, Evaluation]:
+        found = problem.metrics_of(size * pushed - pulled)
+        evaluation = problem.evaluate_at(size * ones, found)
+        return float(fetch(evaluation.value)[0]), evaluation
 
     size = 0.5
-    value = value_at(size)
+    value, evaluation = at(size)
     while value > 0.0 or len(ones) * size > 1e-3:
-        smaller = value_at(0.5 * size)
+        smaller, next_evaluation = at(0.5 * size)
         if smaller >= value:
             break
-        size, value = 0.5 * size, smaller
-    return size * ones
+        size, value, evaluation = 0.5 * size, smaller, next_evaluation
+    return size * ones, evaluation
