@@ -23,6 +23,7 @@ from plml.backend.arrays import (
     working_memory,
 )
 from plml.backend.threads import limit_threads
+from plml.estimators._callbacks import with_callbacks
 from plml.stages.search import vote
 
 FLOAT_TYPES = (np.float64, np.float32)
@@ -41,6 +42,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     n_neighbors: int
 
+    @with_callbacks
     def fit(self, X: Any, y: Any) -> Self:
         """Learn the metric.
 

@@ -12,22 +12,43 @@ from plml.estimators._base import NeighborClassifier, follow
 from plml.explanation import Explanation
 from plml.ops.distances import combine_bases, local_pairs
 from plml.stages.explanation import feature_contributions, feature_importance
-from plml.stages.neighbors import EuclideanIndex
-from plml.stages.search import LocalMetricIndex, index_vectors, query_vectors, vote
+from plml.stages.neighbors import ApproximateIndex, EuclideanIndex, can_approximate
+from plml.stages.search import (
+    ApproximateMetricIndex,
+    LocalMetricIndex,
+    index_vectors,
+    query_vectors,
+    vote,
+)
+
+#: Rows on which the recall of an approximate index is measured.
+_SAMPLE = 256
 
 
 class Placed:
     """Training data and its indexes on one device."""
 
-    def __init__(self, X: Array, weights: Array, M: Array) -> None:
+    def __init__(self, X: Array, weights: Array, M: Array, approximate: bool) -> None:
         self.X = X
         self.weights = weights
-        self.metric_index = LocalMetricIndex(X, M)
+        self._approximate = approximate and can_approximate(X)
+        kind = ApproximateMetricIndex if self._approximate else LocalMetricIndex
+        self.metric_index: LocalMetricIndex | ApproximateMetricIndex = kind(X, M)
 
     @cached_property
-    def euclidean_index(self) -> EuclideanIndex:
+    def euclidean_index(self) -> EuclideanIndex | ApproximateIndex:
         """For the weights of new points."""
-        return EuclideanIndex(self.X)
+        return ApproximateIndex(self.X) if self._approximate else EuclideanIndex(self.X)
+
+    def recall(self, k: int) -> float:
+        """Share of the true neighbours that the index finds for a sample of its own rows."""
+        index = self.metric_index
+        if isinstance(index, LocalMetricIndex):
+            return 1.0
+        rows = np.arange(len(self.X))[:: -(-len(self.X) // _SAMPLE)]
+        arguments = (self.X[rows], self.weights[rows], k, rows)
+        found, truth = (which.search(*arguments)[1] for which in (index, index.exact))
+        return float(np.mean((truth[:, :, None] == found[:, None, :]).any(axis=2)))
 
 
 class BasisMetricClassifier(NeighborClassifier):
@@ -132,7 +153,8 @@ class BasisMetricClassifier(NeighborClassifier):
             X, weights, M = (
                 like(array, like_x) for array in (self._fit_X, self.weights_, self.basis_metrics_)
             )
-            self._copies[key] = Placed(X, weights, M)
+            approximate = getattr(self, "search_backend", "exact") == "approximate"
+            self._copies[key] = Placed(X, weights, M, approximate)
         return self._copies[key]
 
     def _forget_copies(self) -> None:

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -12,10 +13,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.backend.arrays import like, on_host
 from plml.estimators._basis import BasisMetricClassifier
+from plml.estimators._callbacks import CallbackSupportMixin, begin_fit, end_fit, stage_callback
 from plml.progress import gap_progress
-from plml.solvers.problem import history_arrays
+from plml.solvers.problem import Callback, history_arrays
 from plml.stages.metrics import Metrics, learn_metrics
-from plml.stages.neighbors import Neighbors
+from plml.stages.neighbors import NEEDED, Neighbors, can_approximate
 from plml.stages.triplets import Triplets, check_targets, neighbor_triplets
 
 
@@ -28,8 +30,10 @@ class Preparation:
     recall: dict[str, float]  # of the neighbour searches
 
 
-class LargeMarginClassifier(BasisMetricClassifier):
+class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
     """Stage 2 on top of whatever weights a subclass prepares in ``_prepare``."""
+
+    _n_stages = 1
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BasisMetricClassifier._parameter_constraints,
@@ -41,6 +45,7 @@ class LargeMarginClassifier(BasisMetricClassifier):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions({"auto", "fista"})],
         "neighbor_search": [StrOptions({"auto", "exact", "approximate"})],
+        "search_backend": [StrOptions({"exact", "approximate"})],
         "device": [str],
         "n_jobs": [Integral, None],
         "working_memory": [Interval(Real, 0, None, closed="neither"), None],
@@ -55,6 +60,7 @@ class LargeMarginClassifier(BasisMetricClassifier):
     max_iter: int
     solver: str
     neighbor_search: str
+    search_backend: str
     working_memory: float | None
     verbose: int
 
@@ -72,9 +78,22 @@ class LargeMarginClassifier(BasisMetricClassifier):
 
     def _learn_at(self, X: np.ndarray, y: np.ndarray, regularization: float) -> None:
         check_targets(y)
+        if self.search_backend == "approximate" and not can_approximate(X):
+            raise ValueError(f'search_backend="approximate" {NEEDED}; use "exact"')
+        begin_fit(self, self._n_stages)
         preparation = self._prepare(X, y)
         metrics = self._learn_metrics(X, preparation, regularization, self.tol)
         self._set_fitted(X, preparation, metrics)
+        end_fit(self)
+
+    @contextmanager
+    def _stage(self, name: str, tol: float) -> Iterator[Callback]:
+        """What a solver calls at its iterates: the progress bar, and the user's callbacks."""
+        with (
+            gap_progress(name, tol, self.verbose) as show,
+            stage_callback(self, name, show) as callback,
+        ):
+            yield callback
 
     def _triplets(self, neighbors: Neighbors, y: np.ndarray) -> Triplets:
         return neighbor_triplets(neighbors, y, self.n_targets, self.n_impostors)
@@ -87,7 +106,7 @@ class LargeMarginClassifier(BasisMetricClassifier):
         tol: float,
         gamma: np.ndarray | None = None,
     ) -> Metrics:
-        with gap_progress("stage 2, metrics", tol, self.verbose) as callback:
+        with self._stage("stage 2, metrics", tol) as callback:
             return learn_metrics(
                 X,
                 like(preparation.weights, X, X.dtype),
@@ -107,9 +126,10 @@ class LargeMarginClassifier(BasisMetricClassifier):
         self.basis_metrics_ = on_host(metrics.M)
         self.objective_ = metrics.objective
         self.dual_gap_ = metrics.gap
+        self.converged_ = bool(metrics.gap <= self.tol)
         self.n_iter_ = metrics.n_iter
         self.history_ = {"metrics": history_arrays(metrics.history)}
-        self._placed(X)
+        self.search_recall_ = self._placed(X).recall(min(self.n_neighbors, len(X) - 1))
 
     def _troubles(self) -> Iterator[Warning]:
         yield from classes_of_one(self._fit_codes, self.classes_)

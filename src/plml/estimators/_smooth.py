@@ -12,7 +12,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.backend.arrays import Array, fetch, like, namespace, on_host
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
-from plml.progress import gap_progress
 from plml.solvers.problem import Solution, history_arrays
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.graph import (
@@ -45,6 +44,8 @@ class SmoothPreparation(Preparation):
 class SmoothLocalMetric(LargeMarginClassifier):
     """Stage 1 and the weights of new points: what ``PLML`` and ``PLMLCV`` share."""
 
+    _n_stages = 2
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LargeMarginClassifier._parameter_constraints,
         "n_bases": [Interval(Integral, 1, None, closed="left")],
@@ -71,6 +72,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
         max_iter: int,
         solver: str,
         neighbor_search: str,
+        search_backend: str,
         device: str,
         n_jobs: int | None,
         working_memory: float | None,
@@ -90,6 +92,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
         self.max_iter = max_iter
         self.solver = solver
         self.neighbor_search = neighbor_search
+        self.search_backend = search_backend
         self.device = device
         self.n_jobs = n_jobs
         self.working_memory = working_memory
@@ -103,7 +106,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
         laplacian = graph_laplacian(similarity_graph(squared, nearest, self.n_graph_neighbors))
         anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state)).centers
         problem = WeightProblem(X, anchors, self.locality, self.smoothness, laplacian)
-        with gap_progress("stage 1, weights", self.tol, self.verbose) as callback:
+        with self._stage("stage 1, weights", self.tol) as callback:
             solution = learn_weights(
                 problem,
                 solver=self.solver,
@@ -135,6 +138,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
     def _set_fitted(self, X: np.ndarray, preparation: Any, metrics: Metrics) -> None:
         super()._set_fitted(X, preparation, metrics)
         self.history_["weights"] = history_arrays(preparation.solution.history)
+        self.converged_ = self.converged_ and bool(preparation.gap <= self.tol)
 
     def _troubles(self) -> Iterator[Warning]:
         yield from fewer_anchors(self.n_bases, len(self.anchors_), len(self.weights_))

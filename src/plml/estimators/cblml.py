@@ -42,7 +42,8 @@ class CBLML(LargeMarginClassifier):
         Same-class and other-class neighbours that make the triplets of an instance.
     n_neighbors : int
         Neighbours that vote.
-    tol, max_iter, solver, neighbor_search, device, n_jobs, working_memory, random_state, verbose
+    tol, max_iter, solver, neighbor_search, search_backend, device, n_jobs, working_memory,
+    random_state, verbose
         As in ``PLML``.
 
     Attributes
@@ -90,6 +91,7 @@ class CBLML(LargeMarginClassifier):
         max_iter: int = 1000,
         solver: str = "auto",
         neighbor_search: str = "auto",
+        search_backend: str = "exact",
         device: str = "cpu",
         n_jobs: int | None = None,
         working_memory: float | None = None,
@@ -106,6 +108,7 @@ class CBLML(LargeMarginClassifier):
         self.max_iter = max_iter
         self.solver = solver
         self.neighbor_search = neighbor_search
+        self.search_backend = search_backend
         self.device = device
         self.n_jobs = n_jobs
         self.working_memory = working_memory

@@ -50,7 +50,9 @@ class PLML(SmoothLocalMetric):
         How the neighbours of the graph and of the triplets are found. ``"approximate"`` looks into
         the nearest cells of an inverted file (faiss) only; ``"auto"`` does so from 100,000 rows on
         a processor. What it found of a sample's true neighbours is ``neighbor_recall_``.
-        Prediction is exact in any case.
+    search_backend : {"exact", "approximate"}
+        How ``predict`` and ``kneighbors`` search. ``"approximate"`` walks along a navigable graph
+        (faiss's HNSW); ``search_recall_`` says what it finds.
     device : str
         Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Tensors on a GPU
         are worked on where they are, and predictions follow their queries. Fitted attributes are
@@ -78,11 +80,15 @@ class PLML(SmoothLocalMetric):
         Relative duality gap of stage 2 at ``basis_metrics_``, in float64.
     weights_gap_ : float
         Relative Frank-Wolfe gap of stage 1 at ``weights_``.
+    converged_ : bool
+        Whether both gaps are at most ``tol``; a callback may have stopped the fit before.
     n_iter_, weights_n_iter_ : int
         Iterations of stage 2 and of stage 1.
     history_ : dict
         ``"weights"`` and ``"metrics"``: arrays ``iteration``, ``value``, ``gap``, ``seconds``.
         The value of ``"metrics"`` is the negative dual of stage 2.
+    search_recall_ : float
+        Share of the true neighbours that ``search_backend`` finds for a sample of training rows.
     neighbor_recall_ : dict
         Share of the true neighbours found for ``"graph"``, ``"targets"`` and ``"impostors"``.
     classes_ : (n_classes,) array
@@ -122,6 +128,7 @@ class PLML(SmoothLocalMetric):
         max_iter: int = 1000,
         solver: str = "auto",
         neighbor_search: str = "auto",
+        search_backend: str = "exact",
         device: str = "cpu",
         n_jobs: int | None = None,
         working_memory: float | None = None,
@@ -142,6 +149,7 @@ class PLML(SmoothLocalMetric):
             max_iter=max_iter,
             solver=solver,
             neighbor_search=neighbor_search,
+            search_backend=search_backend,
             device=device,
             n_jobs=n_jobs,
             working_memory=working_memory,

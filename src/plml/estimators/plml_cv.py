@@ -32,9 +32,9 @@ class PLMLCV(SmoothLocalMetric):
         Folds at the same time.
     n_bases, pull, locality, smoothness, n_targets, n_impostors, n_graph_neighbors, n_neighbors
         As in ``PLML``.
-    query_weights, tol, max_iter, solver, neighbor_search, device, working_memory, random_state
+    query_weights, tol, max_iter, solver, neighbor_search, search_backend, device, working_memory
         As in ``PLML``.
-    verbose
+    random_state, verbose
         As in ``PLML``.
 
     Attributes
@@ -78,6 +78,7 @@ class PLMLCV(SmoothLocalMetric):
         max_iter: int = 1000,
         solver: str = "auto",
         neighbor_search: str = "auto",
+        search_backend: str = "exact",
         device: str = "cpu",
         n_jobs: int | None = None,
         working_memory: float | None = None,
@@ -98,6 +99,7 @@ class PLMLCV(SmoothLocalMetric):
             max_iter=max_iter,
             solver=solver,
             neighbor_search=neighbor_search,
+            search_backend=search_backend,
             device=device,
             n_jobs=n_jobs,
             working_memory=working_memory,

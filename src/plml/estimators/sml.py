@@ -33,7 +33,7 @@ class SML(GlobalMetric, LargeMarginClassifier):
         Relative duality gap at which to stop.
     max_iter : int
         Iterations at the most.
-    solver, neighbor_search, working_memory
+    solver, neighbor_search, search_backend, working_memory
         As in ``PLML``.
     device : str
         Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Tensors on a GPU
@@ -81,6 +81,7 @@ class SML(GlobalMetric, LargeMarginClassifier):
         max_iter: int = 1000,
         solver: str = "auto",
         neighbor_search: str = "auto",
+        search_backend: str = "exact",
         device: str = "cpu",
         n_jobs: int | None = None,
         working_memory: float | None = None,
@@ -95,6 +96,7 @@ class SML(GlobalMetric, LargeMarginClassifier):
         self.max_iter = max_iter
         self.solver = solver
         self.neighbor_search = neighbor_search
+        self.search_backend = search_backend
         self.device = device
         self.n_jobs = n_jobs
         self.working_memory = working_memory

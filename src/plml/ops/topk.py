@@ -77,7 +77,7 @@ class InnerProductIndex:
         proposal = self._propose(queries, k, own)
         rows = xp.arange(len(queries), device=device(queries))
         nearest = proposal.candidates[:, :k]
-        d2, nearest = _sorted_prefix(distances(rows, nearest), nearest, k)
+        d2, nearest = sorted_prefix(distances(rows, nearest), nearest, k)
         unproven = xp.nonzero(~proposal.proven)[0]
         if len(unproven):
             d2[unproven], nearest[unproven] = self._measure(proposal, unproven, k, distances, own)
@@ -144,7 +144,7 @@ class InnerProductIndex:
         if own is not None:
             farthest = xp.where(candidates[:, -1] == own[rows], farthest, d2[:, -1])
             d2 = xp.where(candidates == own[rows][:, None], xp.full_like(d2, xp.inf), d2)
-        d2, nearest = _sorted_prefix(d2, candidates, k)
+        d2, nearest = sorted_prefix(d2, candidates, k)
         if candidates.shape[1] < n:
             unproven = xp.nonzero(~(d2[:, -1] < farthest - proposal.bound[rows]))[0]
             for block in row_blocks(len(unproven), min(n, _COLUMN_BLOCK)):
@@ -221,7 +221,7 @@ def _largest_inner_products_blocked(queries: Array, vectors: Array, k: int) -> t
     return scores, indices
 
 
-def _sorted_prefix(d2: Array, candidates: Array, k: int) -> tuple[Array, Array]:
+def sorted_prefix(d2: Array, candidates: Array, k: int) -> tuple[Array, Array]:
     """The k nearest of each row, by distance and then by index."""
     xp = namespace(d2)
     by_index = xp.argsort(candidates, axis=1, stable=True)
@@ -237,5 +237,5 @@ def _nearest_exactly(
     blocks = [members[i : i + _COLUMN_BLOCK] for i in range(0, len(members), _COLUMN_BLOCK)]
     xp = namespace(members)
     exact = xp.concat([distances(row[None], block[None])[0] for block in blocks])
-    best, nearest = _sorted_prefix(exact[None], members[None], k)
+    best, nearest = sorted_prefix(exact[None], members[None], k)
     return best[0], nearest[0]

@@ -8,11 +8,14 @@ import numpy as np
 
 from plml.backend.arrays import Array, device, is_tensor, like, namespace, on_host, row_dot
 from plml.ops.distances import euclidean_pairs
+from plml.ops.hnsw import NavigableGraph
 from plml.ops.inverted import InvertedFile
-from plml.ops.topk import InnerProductIndex
+from plml.ops.topk import InnerProductIndex, sorted_prefix
 
 #: Rows from which an approximate search is the default.
 APPROXIMATE_FROM = 100_000
+#: Candidates beyond those wanted that an approximate search is asked for.
+_SPARE_CANDIDATES = 8
 
 
 class EuclideanIndex:
@@ -70,6 +73,28 @@ class EuclideanIndex:
         return euclidean_pairs(queries, self.X, columns) / self.unit / self.unit
 
 
+class ApproximateIndex:
+    """``EuclideanIndex`` by a walk along a navigable graph; what it finds is measured exactly.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    """
+
+    def __init__(self, X: np.ndarray) -> None:
+        self.X = X
+        self._graph = NavigableGraph(X)
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances and numbers of k near rows, nearest first."""
+        found = self._graph.candidates(queries, k + _SPARE_CANDIDATES)
+        return sorted_prefix(euclidean_pairs(queries, self.X, found), found, k)
+
+    def nearest(self, queries: np.ndarray, k: int) -> np.ndarray:
+        """The numbers of k near rows."""
+        return self.search(queries, k)[1]
+
+
 def euclidean_neighbors(
     X: Array,
     n_neighbors: int,
@@ -99,6 +124,15 @@ def euclidean_neighbors(
         nothing = xp.empty(shape, dtype=xp.float64, device=place)
         return nothing, xp.empty(shape, dtype=xp.int64, device=place)
     return EuclideanIndex(X).search(queries, k, own)
+
+
+#: What approximate searches want.
+NEEDED = 'needs faiss-cpu (pip install faiss-cpu) and device="cpu"'
+
+
+def can_approximate(X: Array) -> bool:
+    """Whether approximate searches are possible here."""
+    return not is_tensor(X) and find_spec("faiss") is not None
 
 
 class Neighbors(Protocol):
@@ -191,12 +225,9 @@ def neighbors_of(X: Array, how: str) -> Neighbors:
     how : "exact", "approximate" or "auto": exact on a GPU, without faiss, and for fewer than
         ``APPROXIMATE_FROM`` rows
     """
-    possible = not is_tensor(X) and find_spec("faiss") is not None
+    possible = can_approximate(X)
     if how == "approximate" and not possible:
-        raise ValueError(
-            'neighbor_search="approximate" needs faiss-cpu (pip install faiss-cpu) and '
-            'device="cpu"; use "auto" or "exact"'
-        )
+        raise ValueError(f'neighbor_search="approximate" {NEEDED}; use "auto" or "exact"')
     if how == "approximate" or (how == "auto" and possible and len(X) >= APPROXIMATE_FROM):
         return ApproximateNeighbors(X)
     return ExactNeighbors(X)

@@ -8,11 +8,15 @@ import numpy as np
 from plml.backend.arrays import Array, device, namespace, row_dot
 from plml.backend.threads import crew
 from plml.ops.distances import grouped_pairs, local_pairs
-from plml.ops.topk import InnerProductIndex, PairwiseDistances, row_blocks
+from plml.ops.hnsw import NavigableGraph
+from plml.ops.reduction import EuclideanReduction
+from plml.ops.topk import InnerProductIndex, PairwiseDistances, row_blocks, sorted_prefix
 from plml.stages.neighbors import euclidean_neighbors
 
 #: One eigenvector in so many makes the lower bound of a query's own metric.
 _SHARE_OF_DIRECTIONS = 8
+#: Candidates beyond those wanted that an approximate search is asked for.
+_SPARE_CANDIDATES = 8
 
 
 def index_vectors(X: Array, M: Array) -> Array:
@@ -76,13 +80,13 @@ class LocalMetricIndex:
         indices : (q, n_neighbors) integer array
         """
         xp = namespace(Q)
-        curved = self._curved(weights)
+        curved = self.curved(weights)
         if xp.all(curved):
-            return self.index.search(*self._inner_products(Q, weights, n_neighbors), own)
+            return self.index.search(*self.inner_products(Q, weights, n_neighbors), own)
         squared = xp.zeros((len(Q), n_neighbors), dtype=xp.float64, device=device(Q))
         indices = xp.empty((len(Q), n_neighbors), dtype=xp.int64, device=device(Q))
         if xp.any(curved):
-            products = self._inner_products(Q[curved], weights[curved], n_neighbors)
+            products = self.inner_products(Q[curved], weights[curved], n_neighbors)
             found = self.index.search(*products, _take(own, curved))
             squared[curved], indices[curved] = found
         flat = ~curved
@@ -91,15 +95,15 @@ class LocalMetricIndex:
 
     def nearest(self, Q: Array, weights: Array, n_neighbors: int) -> Array:
         """The neighbours of ``search`` in any order."""
-        if not namespace(Q).all(self._curved(weights)):
+        if not namespace(Q).all(self.curved(weights)):
             return self.search(Q, weights, n_neighbors)[1]
-        return self.index.nearest(*self._inner_products(Q, weights, n_neighbors))
+        return self.index.nearest(*self.inner_products(Q, weights, n_neighbors))
 
-    def _curved(self, weights: Array) -> Array:
+    def curved(self, weights: Array) -> Array:
         """Where the metric does not vanish."""
         return namespace(weights).any(weights[:, self._nonzero_bases] != 0, axis=1)
 
-    def _inner_products(
+    def inner_products(
         self, Q: Array, weights: Array, n_neighbors: int
     ) -> tuple[Array, int, PairwiseDistances]:
         """What the index wants to know."""
@@ -110,6 +114,46 @@ class LocalMetricIndex:
             return local_pairs(Q[rows], weights[rows], self.M, self.X, columns)
 
         return vectors, n_neighbors, distances
+
+
+class ApproximateMetricIndex:
+    """``LocalMetricIndex`` by a walk along a navigable graph: fast, not exact.
+
+    The inner products become Euclidean distances in one more dimension. What the walk finds is
+    measured exactly, so distances are right and only neighbours may be missed.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    M : (m, d, d) array
+    """
+
+    def __init__(self, X: np.ndarray, M: np.ndarray) -> None:
+        self.exact = LocalMetricIndex(X, M)
+        vectors = self.exact.index.vectors
+        self._reduction = EuclideanReduction().fit(vectors)
+        self._graph = NavigableGraph(self._reduction.index_vectors(vectors))
+
+    def search(
+        self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As ``LocalMetricIndex.search``; where the metric vanishes, exactly as that."""
+        if not self.exact.curved(weights).all():
+            return self.exact.search(Q, weights, n_neighbors, own)
+        vectors, _, distances = self.exact.inner_products(Q, weights, n_neighbors)
+        norms = np.sqrt(row_dot(vectors, vectors))[:, None]
+        units = vectors / np.where(norms > 0.0, norms, 1.0)
+        found = self._graph.candidates(
+            self._reduction.query_vectors(units), n_neighbors + _SPARE_CANDIDATES
+        )
+        d2 = distances(np.arange(len(Q)), found)
+        if own is not None:
+            d2[found == own[:, None]] = np.inf
+        return sorted_prefix(d2, found, n_neighbors)
+
+    def nearest(self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int) -> np.ndarray:
+        """As ``LocalMetricIndex.nearest``."""
+        return self.search(Q, weights, n_neighbors)[1]
 
 
 class TrainingMetricIndex:

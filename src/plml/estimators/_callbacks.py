@@ -1,0 +1,63 @@
+"""scikit-learn's callbacks (1.9 and later) around the iterations of a fit; nothing before that."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from plml.solvers.problem import Callback, Iteration
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """No callbacks."""
+
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
+        """The method itself."""
+        return method
+
+
+def begin_fit(estimator: Any, n_stages: int) -> None:
+    """Set the callbacks of an estimator up, where there are any."""
+    if getattr(estimator, "_skl_callbacks", None):
+        estimator._init_callback_context(max_subtasks=n_stages)
+        estimator._callback_fit_ctx.call_on_fit_task_begin(estimator=estimator)
+
+
+def end_fit(estimator: Any) -> None:
+    """Tell the callbacks that the fit is done."""
+    context = getattr(estimator, "_callback_fit_ctx", None)
+    if context is not None:
+        context.call_on_fit_task_end(estimator=estimator)
+
+
+@contextmanager
+def stage_callback(estimator: Any, name: str, show: Callback) -> Iterator[Callback]:
+    """A solver callback that shows progress and calls what the user has set.
+
+    A callback whose ``on_fit_task_end`` returns true stops the stage. Its ``metadata`` are the
+    iteration, the value and the gap.
+
+    Parameters
+    ----------
+    estimator : being fitted
+    name : of the stage
+    show : shows progress
+    """
+    root = getattr(estimator, "_callback_fit_ctx", None)
+    if root is None:
+        yield show
+        return
+    stage = root.subcontext(task_name=name, max_subtasks=None)
+    stage.call_on_fit_task_begin(estimator=estimator)
+
+    def call(record: Iteration) -> bool:
+        stopped = bool(show(record))
+        metadata = {"iteration": record.iteration, "value": record.value, "gap": record.gap}
+        task = stage.subcontext(task_name="iteration")
+        task.call_on_fit_task_begin(estimator=estimator, metadata=metadata)
+        return bool(task.call_on_fit_task_end(estimator=estimator, metadata=metadata)) or stopped
+
+    yield call
+    stage.call_on_fit_task_end(estimator=estimator)

@@ -1,0 +1,40 @@
+"""Approximate nearest neighbours in a navigable graph (faiss)."""
+
+import numpy as np
+
+_LINKS = 32
+_EFFORT_TO_BUILD = 100
+_EFFORT_TO_SEARCH = 128
+
+
+class NavigableGraph:
+    """Rows linked to rows near them; a search walks along the links.
+
+    Parameters
+    ----------
+    X : (n, D) array
+    """
+
+    def __init__(self, X: np.ndarray) -> None:
+        import faiss
+
+        self.center = X.mean(axis=0, dtype=np.float64)
+        self.scale = float(np.abs(X - self.center).max()) or 1.0
+        self._index = faiss.IndexHNSWFlat(X.shape[1], _LINKS)
+        self._index.hnsw.efConstruction = _EFFORT_TO_BUILD
+        self._index.hnsw.efSearch = _EFFORT_TO_SEARCH
+        self._index.add(self._single(X))
+
+    def candidates(self, queries: np.ndarray, k: int) -> np.ndarray:
+        """(q, k) rows, nearest first; all rows where there are no more than k."""
+        n = self._index.ntotal
+        if k >= n:
+            return np.broadcast_to(np.arange(n), (len(queries), n)).copy()
+        found = self._index.search(self._single(queries), k)[1]
+        short = (found < 0).any(axis=1)
+        if short.any():  # the walk ended early: any rows will do, they are measured afterwards
+            found[short] = np.where(found[short] < 0, np.arange(k), found[short])
+        return found
+
+    def _single(self, X: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray((X - self.center) / self.scale, dtype=np.float32)

@@ -1,0 +1,228 @@
+"""A user's table through the command line: fit, predict, evaluate, explain."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+
+from plml import tabular
+from plml.cli import main
+
+COMMAND = "import sys; from plml.cli import main; sys.exit(main())"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Wine with a category of its own and names as labels, cut in two."""
+    folder = tmp_path_factory.mktemp("tables")
+    data = load_wine(as_frame=True)
+    table = data.data.copy()
+    table["cellar"] = np.where(np.arange(len(table)) % 3 == 0, "north", "south")
+    table["grape"] = np.array(["barolo", "grignolino", "barbera"])[data.target]
+    table = table.sample(frac=1.0, random_state=0)
+    table.iloc[:120].to_csv(folder / "train.csv", index=False)
+    table.iloc[120:].to_csv(folder / "test.csv", index=False)
+    table.iloc[120:].to_parquet(folder / "test.parquet")
+    model = folder / "model.skops"
+    arguments = ["fit", str(folder / "train.csv"), "--target", "grape", "-o", str(model)]
+    assert main([*arguments, "--regularization", "1", "--bases", "4"]) == 0
+    return folder
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def test_predict_from_csv_and_parquet(files, capsys):
+    tables = []
+    for name in ("test.csv", "test.parquet"):
+        assert run("predict", files / "model.skops", files / name, "--proba") == 0
+        tables.append(capsys.readouterr().out)
+    assert tables[0] == tables[1]
+    (files / "found.csv").write_text(tables[0])
+    found = pd.read_csv(files / "found.csv")
+    truth = pd.read_csv(files / "test.csv")["grape"]
+    assert np.mean(found["prediction"] == truth) > 0.9
+    assert list(found.columns[1:]) == [f"share of {c}" for c in sorted(truth.unique())]
+    np.testing.assert_allclose(found.iloc[:, 1:].sum(axis=1), 1.0)
+
+
+def test_evaluate(files, capsys):
+    assert run("evaluate", files / "model.skops", files / "test.csv") == 0
+    printed = capsys.readouterr().out
+    assert "Euclidean nearest neighbours" in printed
+    assert "barbera" in printed
+    assert "confusion" in printed
+    accuracy = float(printed.split("accuracy ")[1].split("%")[0])
+    assert accuracy > 90
+
+
+def test_explain_adds_up(files, tmp_path, capsys):
+    out, picture = tmp_path / "why.csv", tmp_path / "why.png"
+    arguments = ("--row", 3, "--cases", 2, "-o", out, "--picture", picture)
+    assert run("explain", files / "model.skops", files / "test.csv", *arguments) == 0
+    printed = capsys.readouterr().out
+    assert "row 3: predicted" in printed
+    assert printed.count("near training row") == 2
+    frame = pd.read_csv(out)
+    sums = frame.groupby("rank")["contribution"].sum()
+    np.testing.assert_allclose(sums, frame.groupby("rank")["squared_distance"].first(), rtol=1e-6)
+    assert picture.stat().st_size > 5000
+
+
+def test_a_saved_model_predicts_the_same(files):
+    model = tabular.load(files / "model.skops")
+    table = tabular.read_table(files / "test.csv")
+    rows = model.prepared(table, "test.csv")
+    direct = model.pipeline.predict(model.features(table, "test.csv"))
+    np.testing.assert_array_equal(model.classifier.predict(rows), direct)
+    assert "cellar_north" in list(rows.columns)
+
+
+def test_selection_by_default(files, tmp_path, capsys):
+    out = tmp_path / "model.skops"
+    arguments = ("--target", "grape", "-o", out, "--bases", 3)
+    assert run("fit", files / "train.csv", *arguments) == 0
+    printed = capsys.readouterr().out
+    assert "accuracy in cross-validation" in printed
+    assert tabular.load(out).classifier.best_regularization_ in (0.01, 0.1, 1.0, 10.0, 100.0)
+
+
+def changed(files, folder, change):
+    table = pd.read_csv(files / "train.csv")
+    change(table)
+    table.to_csv(folder / "changed.csv", index=False)
+    return folder / "changed.csv"
+
+
+def test_missing_values_are_refused_or_imputed(files, tmp_path, capsys):
+    def lose(table):
+        table.loc[[5, 9], "ash"] = np.nan
+        table.loc[7, "cellar"] = None
+
+    path, out = changed(files, tmp_path, lose), tmp_path / "model.skops"
+    arguments = ("fit", path, "--target", "grape", "-o", out, "--regularization", 1, "--bases", 3)
+    assert run(*arguments) == 2
+    error = capsys.readouterr().err
+    assert "column 'ash' has 2 missing values, the first in row 5" in error
+    assert error.count("\n") == 1
+    assert run(*arguments, "--missing", "impute") == 0
+    assert run("predict", out, path) == 0
+    assert run("predict", files / "model.skops", path) == 2  # that model does not impute
+
+
+def dates(table):
+    table["when"] = pd.date_range("2020-01-01", periods=len(table))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.drop(columns="grape", inplace=True), "has no column 'grape'; it has 'alc"),
+        (lambda t: t.__setitem__("name", [f"bottle {i}" for i in range(120)]), "--drop it"),
+        (lambda t: t.__setitem__("grape", "one"), "one class only"),
+        (lambda t: t.__setitem__("ash", np.inf), "column 'ash' holds infinite values"),
+        (lambda t: t.loc.__setitem__((3, "grape"), None), "no label in 1 rows, the first is row 3"),
+        (lambda t: t.drop(columns=t.columns[:-1], inplace=True), "no column beside 'grape'"),
+        (lambda t: t.drop(index=t.index, inplace=True), "has no rows"),
+    ],
+)
+def test_bad_tables_end_in_one_line(files, tmp_path, capsys, change, words):
+    path = changed(files, tmp_path, change)
+    assert run("fit", path, "--target", "grape", "-o", tmp_path / "m.skops") == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "m.skops").exists()
+
+
+def test_dates_are_named(files, tmp_path, capsys):
+    table = pd.read_csv(files / "train.csv")
+    dates(table)
+    table.to_parquet(tmp_path / "dates.parquet")
+    arguments = ("fit", tmp_path / "dates.parquet", "--target", "grape")
+    out = ("-o", tmp_path / "m.skops")
+    assert run(*arguments, *out) == 2
+    assert "column 'when' holds dates" in capsys.readouterr().err
+    options = ("--drop", "when", "--regularization", 1, "--bases", 3)
+    assert run(*arguments, *options, *out) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff" * 40, b"PK\x03\x04broken"])
+def test_a_damaged_model_is_refused(files, tmp_path, capsys, content):
+    path = tmp_path / "model.skops"
+    path.write_bytes(content)
+    assert run("predict", path, files / "test.csv") == 2
+    assert "is not a model, or it is damaged" in capsys.readouterr().err
+
+
+def test_a_model_with_other_types_is_refused(files, tmp_path, capsys):
+    import skops.io
+    from scipy.stats import norm
+
+    path = tmp_path / "model.skops"
+    skops.io.dump({"format": 1, "pipeline": norm(), "target": "y", "columns": []}, path)
+    assert run("predict", path, files / "test.csv") == 2
+    assert "types that are not trusted" in capsys.readouterr().err
+
+
+def test_missing_columns_and_files_are_named(files, tmp_path, capsys):
+    table = pd.read_csv(files / "test.csv").drop(columns=["ash", "hue"])
+    table.to_csv(tmp_path / "less.csv", index=False)
+    assert run("predict", files / "model.skops", tmp_path / "less.csv") == 2
+    assert "lacks the columns 'ash', 'hue'" in capsys.readouterr().err
+    assert run("predict", files / "model.skops", tmp_path / "none.csv") == 2
+    assert "there is no file" in capsys.readouterr().err
+    assert run("explain", files / "model.skops", files / "test.csv", "--row", 99) == 2
+    assert "--row must be between 0 and 57" in capsys.readouterr().err
+
+
+def test_in_a_real_terminal(files, tmp_path):
+    pexpect = pytest.importorskip("pexpect")
+    out = tmp_path / "model.skops"
+    arguments = ["-c", COMMAND, "fit", str(files / "train.csv"), "--target", "grape"]
+    child = pexpect.spawn(
+        sys.executable,
+        [*arguments, "-o", str(out), "--bases", "4"],
+        encoding="utf-8",
+        timeout=120,
+        dimensions=(24, 120),
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+    )
+    child.expect("cross-validation: fold 2")  # the bar
+    child.expect("stage 2, metrics")
+    child.expect(f"model: {out}")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    assert out.exists()
+
+
+def test_interrupted_in_a_terminal_leaves_no_model(files, tmp_path):
+    pexpect = pytest.importorskip("pexpect")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(6000, 40)), columns=[f"f{i}" for i in range(40)])
+    table["y"] = rng.integers(4, size=6000)
+    table.to_csv(tmp_path / "large.csv", index=False)
+    out = tmp_path / "model.skops"
+    arguments = ["-c", COMMAND, "fit", str(tmp_path / "large.csv"), "--target", "y", "-o", str(out)]
+    child = pexpect.spawn(sys.executable, arguments, encoding="utf-8", timeout=120)
+    child.expect(r"\d+%")
+    child.sendintr()
+    child.expect("plml fit: interrupted")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    assert not out.exists()
+
+
+def test_help_names_every_command():
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "--help"], capture_output=True, text=True, check=True
+    )
+    for command in ("demo", "fit", "predict", "evaluate", "explain", "reproduce", "bench"):
+        assert command in done.stdout

@@ -1,0 +1,168 @@
+"""The local metric served by real engines: the neighbours of ``kneighbors``, from plain vectors."""
+
+import os
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import normalize, scale
+
+from plml import PLML
+from plml.serving import EuclideanReduction
+
+K = 5
+
+
+@pytest.fixture(scope="module")
+def served(paper_split):
+    """Optdigits, all 1,797 queries; the embedded digits where the original files are not there."""
+    if os.environ.get("PLML_DATA"):
+        X, y, Q, _ = paper_split("optdigits")
+    else:
+        X, y = load_digits(return_X_y=True)
+        X = normalize(scale(X))
+        X, y, Q = X[:1200], y[:1200], X[1200:]
+    model = PLML(random_state=0).fit(X, y)
+    distances, neighbors = model.kneighbors(Q, K)
+    index, queries = (v.astype(np.float32) for v in (model.index_vectors(), model.query_vectors(Q)))
+    return model, Q, index, queries, distances, neighbors
+
+
+def same_neighbors(found, served):
+    """Equal, or at a distance that float32 cannot tell from the right one."""
+    model, Q, _, _, distances, neighbors = served
+    found = np.asarray(found)
+    assert found.shape == neighbors.shape
+    different = np.argwhere(found != neighbors)
+    assert len(different) <= 0.002 * found.size
+    X = model._fit_X
+    for query, rank in different:
+        pair = np.stack([Q[query], X[found[query, rank]]])[None]
+        assert model.pair_distance(pair)[0] == pytest.approx(distances[query, rank], rel=1e-4)
+
+
+def recall(found, served):
+    truth = served[-1]
+    return np.mean((truth[:, :, None] == np.asarray(found)[:, None, :]).any(axis=2))
+
+
+class TestFaiss:
+    @pytest.fixture(autouse=True)
+    def faiss(self):
+        self.faiss = pytest.importorskip("faiss")
+
+    def test_flat_is_exact(self, served):
+        index = self.faiss.IndexFlatIP(served[2].shape[1])
+        index.add(served[2])
+        same_neighbors(index.search(served[3], K)[1], served)
+
+    def test_flat_with_euclidean_distance_alone(self, served):
+        model, Q, _, _, _, _ = served
+        vectors, queries = model.index_vectors(), model.query_vectors(Q)
+        reduction = EuclideanReduction().fit(vectors)
+        index = self.faiss.IndexFlatL2(vectors.shape[1] + 1)
+        index.add(reduction.index_vectors(vectors).astype(np.float32))
+        # Queries of any length have the same neighbours; unit ones keep float32 accurate.
+        units = queries / np.linalg.norm(queries, axis=1)[:, None]
+        found = index.search(reduction.query_vectors(units).astype(np.float32), K)[1]
+        same_neighbors(found, served)
+
+    @pytest.mark.parametrize("kind", ["HNSW32,Flat", "IVF32,Flat"])
+    def test_approximate_saved_and_loaded(self, served, kind, tmp_path):
+        vectors = served[2]
+        index = self.faiss.index_factory(vectors.shape[1], kind, self.faiss.METRIC_INNER_PRODUCT)
+        index.train(vectors)
+        index.add(vectors)
+        if kind.startswith("IVF"):
+            index.nprobe = 8
+        else:
+            index.hnsw.efSearch = 128
+        self.faiss.write_index(index, str(tmp_path / "index.faiss"))
+        loaded = self.faiss.read_index(str(tmp_path / "index.faiss"))
+        found = loaded.search(served[3], K)[1]
+        np.testing.assert_array_equal(found, index.search(served[3], K)[1])
+        assert recall(found, served) > 0.9
+
+
+def test_pgvector(served, tmp_path):
+    pgserver = pytest.importorskip("pgserver")
+    psycopg = pytest.importorskip("psycopg")
+    from pgvector.psycopg import register_vector
+
+    try:
+        server = pgserver.get_server(tmp_path / "db", cleanup_mode="stop")
+    except Exception as error:  # a machine where PostgreSQL cannot start
+        pytest.skip(f"PostgreSQL does not start here: {error}")
+    _, _, vectors, queries, _, _ = served
+    try:
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            connection.execute("CREATE EXTENSION vector")
+            register_vector(connection)
+            connection.execute(
+                f"CREATE TABLE cases (row integer, embedding vector({vectors.shape[1]}))"
+            )
+            with (
+                connection.cursor() as cursor,
+                cursor.copy("COPY cases FROM STDIN WITH (FORMAT BINARY)") as copy,
+            ):
+                copy.set_types(["int4", "vector"])
+                for number, vector in enumerate(vectors):
+                    copy.write_row((number, vector))
+            # <#> is the negative inner product.
+            order = f"SELECT row FROM cases ORDER BY embedding <#> %s LIMIT {K}"
+            found = [[row for (row,) in connection.execute(order, (query,))] for query in queries]
+            same_neighbors(found, served)
+            connection.execute(
+                "CREATE INDEX ON cases USING hnsw (embedding vector_ip_ops) "
+                "WITH (m = 16, ef_construction = 64)"
+            )
+            connection.execute("SET enable_seqscan = off")
+            connection.execute("SET hnsw.ef_search = 200")
+            plan = connection.execute("EXPLAIN " + order, (queries[0],)).fetchall()
+            assert "Index Scan" in str(plan)
+            sample = [[row for (row,) in connection.execute(order, (query,))] for query in queries]
+            assert recall(sample, served) > 0.9
+    finally:
+        server.cleanup()
+
+
+def test_lancedb(served, tmp_path):
+    lancedb = pytest.importorskip("lancedb")
+    pa = pytest.importorskip("pyarrow")
+    _, _, vectors, queries, _, _ = served
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+    data = pa.table({"row": pa.array(np.arange(len(vectors))), "vector": column})
+    table = lancedb.connect(str(tmp_path / "db")).create_table("cases", data=data)
+    found = [
+        table.search(query).distance_type("dot").limit(K).to_arrow()["row"].to_pylist()
+        for query in queries
+    ]
+    same_neighbors(found, served)
+
+
+@pytest.mark.parametrize("n_neighbors", [1, 5])
+def test_approximate_inside_predict(served, n_neighbors):
+    model, Q, _, _, _, _ = served
+    pytest.importorskip("faiss")
+    X, y = model._fit_X, model.classes_[model._fit_codes]
+    exact = PLML(random_state=0, n_neighbors=n_neighbors).fit(X, y)
+    fast = PLML(random_state=0, n_neighbors=n_neighbors, search_backend="approximate").fit(X, y)
+    assert exact.search_recall_ == 1.0
+    assert 0.9 < fast.search_recall_ <= 1.0
+    assert np.mean(exact.predict(Q) == fast.predict(Q)) > 0.99
+    truth = exact.kneighbors(Q, n_neighbors)[1]
+    distances, found = fast.kneighbors(Q, n_neighbors)
+    assert np.mean((truth[:, :, None] == found[:, None, :]).any(axis=2)) > 0.9
+    assert (np.diff(distances, axis=1) >= 0).all()
+    own = fast.kneighbors(None, n_neighbors)[1]
+    assert not (own == np.arange(len(X))[:, None]).any()
+
+
+def test_the_reduction_refuses_longer_vectors(rng):
+    V = rng.normal(size=(20, 3))
+    reduction = EuclideanReduction().fit(V)
+    np.testing.assert_allclose(
+        np.linalg.norm(reduction.index_vectors(V), axis=1), reduction.radius_
+    )
+    with pytest.raises(ValueError, match="row 1 is longer"):
+        reduction.index_vectors(np.vstack([V[:1], 100 * V[:1]]))
