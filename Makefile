@@ -1,5 +1,7 @@
 # make demo   install, then run the main job on embedded data
 # make test   install, lint and run every test
+# make docs   build the documentation into docs/_build/html
+# make bench  all benchmarks, most of an hour
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -11,7 +13,7 @@ export PLML_DATA ?= $(abspath $(wildcard ../shared/data))
 # Two test processes on two cores: one thread each.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format docs bench clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -41,7 +43,15 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/dev.stamp
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
 bench: $(VENV)/dev.stamp
+	$(BIN)/plml bench
+	$(BIN)/python benchmarks/selection.py
+	$(BIN)/python benchmarks/mnist.py
+	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/predict_vs_sklearn.py
 
 clean:

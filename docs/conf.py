@@ -1,0 +1,48 @@
+"""Sphinx configuration: pydata theme, gallery of the examples, no network."""
+
+import warnings
+
+import plml
+
+project = "plml"
+author = "The plml developers"
+copyright = author
+release = version = plml.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+]
+source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+autosummary_generate = True
+autodoc_typehints = "none"
+autodoc_default_options = {"members": True, "inherited-members": True}
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+html_theme = "pydata_sphinx_theme"
+html_title = "plml"
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 7,
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_sidebars = {"**": ["sidebar-nav-bs"]}
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": "plot_",
+    "show_memory": False,
+    "download_all_examples": False,
+    "min_reported_time": 1e9,
+}
+# matplotlib's backend of the gallery cannot show windows, and says so.
+warnings.filterwarnings("ignore", message=".*non-interactive.*")

@@ -1,0 +1,17 @@
+"""
+Certificates close
+==================
+
+The value and the relative gap of both stages. A fit ends when the gap, an upper bound on the
+distance to the optimum, is at most ``tol``.
+"""
+
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import normalize, scale
+
+from plml import PLML
+from plml.plots import ConvergenceDisplay
+
+X, y = load_digits(return_X_y=True)
+model = PLML(regularization=0.1, random_state=0).fit(normalize(scale(X)), y)
+ConvergenceDisplay.from_estimator(model)
