@@ -2,6 +2,7 @@
 
 import sys
 from copy import copy
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +84,11 @@ class MetricsDual:
         )
         is_target = xp.arange(n_pairs, device=place) < triplets.n_target_pairs
         self._is_target = xp.astype(is_target, xp.float64)
-        self.target_scatter = pairs.scatter(self._is_target)
+
+    @cached_property
+    def target_scatter(self) -> Array:
+        """A* of one a target pair: the constant part of -K, less its factor ``pull``."""
+        return self.pairs.scatter(self._is_target)
 
     def iterating(self, dtype: Any) -> "MetricsDual":
         """The same problem for the iterations of a solver: products and projections as fast as
@@ -129,19 +134,22 @@ class MetricsDual:
 
     def gap(self, gamma: Array, evaluation: Evaluation, gradient: Array) -> Array:
         """(primal - dual) / primal at the metrics of gamma; the hinge losses are [-gradient]_+."""
-        primal = self._primal(evaluation.cache.matrices, gradient)
+        # sum_ij d_ij^2 = <M, A* 1_targets>: the distances themselves are gone.
+        M = evaluation.cache.matrices
+        primal = self._primal(M, gradient, dot(M, self.target_scatter))
         return relative_gap(primal, -evaluation.value)
 
     def primal(self, M: Array | PsdMatrices) -> Array:
         """Equation 5 at M."""
         matrices = M.matrices if isinstance(M, PsdMatrices) else M
-        return self._primal(matrices, self._margins(self.pairs.distances(M)) - 1.0)
+        distances = self.pairs.distances(M)
+        pulled = total(distances[: self.triplets.n_target_pairs])
+        return self._primal(matrices, self._margins(distances) - 1.0, pulled)
 
-    def _primal(self, M: Array, slack: Array) -> Array:
-        # alpha_2 sum_ij d_ij^2 = <M, A* 1_targets>: d x d work instead of another pass over pairs.
+    def _primal(self, M: Array, slack: Array, pulled: Array) -> Array:
         penalty = self.regularization * total((M - self.center) ** 2)
-        pull = self.pull * dot(M, self.target_scatter)
-        return penalty + total(namespace(slack).clip(-slack, 0.0, None)) + pull
+        hinge = total(namespace(slack).clip(-slack, 0.0, None))
+        return penalty + hinge + self.pull * pulled
 
     def _metrics(self, gamma: Array) -> PsdMatrices:
         return self.metrics_of(self.pairs.scatter(self._coefficients(gamma)))

@@ -22,7 +22,7 @@ from plml.backend.arrays import (
     sparse_product,
     total,
 )
-from plml.backend.threads import Crew, crew, one_blas_thread
+from plml.backend.threads import ALONE, Crew, crew, one_blas_thread
 from plml.ops.projections import project_simplex, project_simplex_from
 from plml.solvers.fista import fista
 from plml.solvers.problem import Callback, Evaluation, Solution
@@ -31,6 +31,8 @@ from plml.stages.graph import local_scales, self_tuning_similarity
 
 #: Elements of W in a block of rows: they stay in the cache.
 _BLOCK_ELEMENTS = 2**17
+#: Elements of W from which on threads share an iteration.
+_WORTH_SHARING = 2**18
 
 
 class WeightProblem:
@@ -184,7 +186,12 @@ class RowWeightProblem:
     def __init__(self, problem: WeightProblem, dtype: Any, crew: Crew) -> None:
         xp = namespace(problem.B)
         self.problem = problem
-        self.crew = crew_for(problem.B, crew)
+        # Handing work over takes longer than doing it where there is little.
+        self.crew = (
+            crew_for(problem.B, crew)
+            if len(problem.B) * problem.B.shape[1] > _WORTH_SHARING
+            else ALONE
+        )
         self.A = xp.astype(problem.A, dtype)
         self.linear = xp.astype(problem.B, dtype)
         L = problem.laplacian
@@ -193,7 +200,6 @@ class RowWeightProblem:
         norm = 2.0 * np.linalg.norm(on_host(problem.A), 2)
         norm = norm + 2.0 * problem.smoothness * bound * degrees
         self.metric = like(np.maximum(norm, 1e-30)[:, None], problem.B, dtype)
-        n, m = self.linear.shape
         elements = share_of_memory(self.linear, _BLOCK_ELEMENTS)
         self.blocks = self.crew.cut(n, elements // m)
         scaled = sparse.csr_array(problem.smoothness * L)
