@@ -186,12 +186,9 @@ class RowWeightProblem:
     def __init__(self, problem: WeightProblem, dtype: Any, crew: Crew) -> None:
         xp = namespace(problem.B)
         self.problem = problem
+        n, m = problem.B.shape
         # Handing work over takes longer than doing it where there is little.
-        self.crew = (
-            crew_for(problem.B, crew)
-            if len(problem.B) * problem.B.shape[1] > _WORTH_SHARING
-            else ALONE
-        )
+        self.crew = crew_for(problem.B, crew) if n * m > _WORTH_SHARING else ALONE
         self.A = xp.astype(problem.A, dtype)
         self.linear = xp.astype(problem.B, dtype)
         L = problem.laplacian
