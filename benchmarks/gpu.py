@@ -22,8 +22,9 @@ import numpy as np
 from plml import PLML, PLMLCV
 from plml.backend.arrays import to_device
 from plml.experiments import datasets, protocols, synthetic
-from plml.experiments.records import provenance, write_atomically
+from plml.experiments.records import provenance
 from plml.experiments.stopwatch import product_rate, seconds_of, stage_seconds
+from plml.files import write_atomically
 from plml.stages.anchors import kmeans_anchors
 
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from plml import PLML
 from plml.experiments import synthetic
-from plml.experiments.records import provenance, write_atomically
+from plml.experiments.records import provenance
 from plml.experiments.stopwatch import seconds_of, stage_seconds
+from plml.files import write_atomically
 
 SIZES = {
     "n": (10_000, 20_000, 50_000, 100_000, 200_000),

@@ -18,8 +18,9 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from plml import PLML
 from plml.experiments import protocols
-from plml.experiments.records import provenance, write_atomically
+from plml.experiments.records import provenance
 from plml.experiments.stopwatch import seconds_of, single_precision_rate, stage_seconds
+from plml.files import write_atomically
 
 
 def peak_gigabytes() -> float:

@@ -99,8 +99,9 @@ def main() -> None:
     methods = [m for m in options.methods or pythons if pythons[m]]
 
     from plml.experiments import datasets, protocols
-    from plml.experiments.records import provenance, write_atomically
+    from plml.experiments.records import provenance
     from plml.experiments.statistics import mcnemar
+    from plml.files import write_atomically
 
     dataset = datasets.load("pendigits", options.data_dir)
     split = protocols.prepared_split(dataset, *next(protocols.splits(dataset)))

@@ -18,7 +18,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "symbols.md"]  # the symbols are a part of the mathematics
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 autosummary_generate = True
@@ -46,3 +46,21 @@ sphinx_gallery_conf = {
 }
 # matplotlib's backend of the gallery cannot show windows, and says so.
 warnings.filterwarnings("ignore", message=".*non-interactive.*")
+
+
+def formulas_as_they_are(app, what, name, obj, options, lines):
+    """Indented lines behind a paragraph are formulas: shown literally."""
+    result = []
+    section = False
+    for number, line in enumerate(lines):
+        previous = lines[number - 1] if number else ""
+        section = section or set(line.strip()) == {"-"} or line.startswith(":")
+        opens = line.startswith("    ") and not previous.strip() and not section
+        if opens and not (len(result) > 1 and result[-2].startswith("    ")):
+            result += ["::", ""]
+        result.append(line)
+    lines[:] = result
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", formulas_as_they_are, priority=900)

@@ -182,7 +182,7 @@ def _read(options: argparse.Namespace) -> tuple["Model", "pd.DataFrame"]:
 
 
 def _write(table: "pd.DataFrame", path: Path | None) -> None:
-    from plml.experiments.records import write_atomically
+    from plml.files import write_atomically
 
     text = table.to_csv(index=False)
     if path is None:

@@ -60,7 +60,7 @@ class Model:
 
     def save(self, path: Path) -> None:
         """Write a skops file, in one step."""
-        from plml.experiments.records import write_atomically
+        from plml.files import write_atomically
 
         content = _skops().dumps(
             {

@@ -10,8 +10,8 @@ from plml.experiments.records import (
     pack_bits,
     provenance,
     unpack_bits,
-    write_atomically,
 )
+from plml.files import write_atomically
 
 TASK = Task("digits", 3, "PLML", 20)
 RESULT = {

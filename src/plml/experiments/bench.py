@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state
 from plml.backend.threads import crew
 from plml.experiments import datasets, protocols
 from plml.experiments.judge import judge_metrics, judge_weights
-from plml.experiments.records import provenance, write_atomically
+from plml.experiments.records import provenance
+from plml.files import write_atomically
 from plml.ops.pairs import PairOperator
 from plml.solvers.lbfgsb import lbfgsb
 from plml.stages.anchors import kmeans_anchors

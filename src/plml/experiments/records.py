@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from plml.files import write_atomically
 
 #: Raised when the meaning of a record changes; records of another format are made again.
 FORMAT = 1
@@ -99,23 +100,6 @@ class Store:
             **provenance(),
         }
         write_atomically(self.folder / task.path, json.dumps(record, indent=1) + "\n")
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace a file in one step: a reader, or a killed run, sees all of it or what was before."""
-    content = content.encode("utf-8") if isinstance(content, str) else content
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def pack_bits(values: np.ndarray) -> str:

@@ -15,10 +15,11 @@ from plml.experiments.datasets import NAMES, find_files
 from plml.experiments.figures import figure1_panels, figure2_curves
 from plml.experiments.methods import WITH_BASES
 from plml.experiments.methods import parse as parse_methods
-from plml.experiments.records import Store, Task, write_atomically
+from plml.experiments.records import Store, Task
 from plml.experiments.report import Findings, render
 from plml.experiments.study import Conditions, Failure, figure2_tasks, run, table1_tasks
 from plml.experiments.tables import Latex, Style, Table, as_records, as_text, table1
+from plml.files import write_atomically
 from plml.progress import study_progress
 
 PARTS = ("table1", "figure1", "figure2")
