@@ -157,7 +157,7 @@ def test_stage_2_reaches_the_same_objective(digits, device, dtype):
     X, y, _, _ = digits
     X = X.astype(dtype)
     W = np.random.default_rng(0).dirichlet(np.full(4, 0.2), size=len(X)).astype(dtype)
-    triplets = neighbor_triplets(ExactNeighbors(X), y, 3, 3)
+    triplets = neighbor_triplets(ExactNeighbors(X, y), 3, 3)
     options = {"solver": "auto", "max_iter": 1000}
     exact = learn_metrics(X.astype(float), W.astype(float), triplets, 1.0, 1.0, tol=1e-6, **options)
     placed = to_device(X, device), to_device(W, device)

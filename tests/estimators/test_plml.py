@@ -42,7 +42,7 @@ def test_objective_and_gap_by_an_independent_judge(blobs, solver, regularization
     tight = learn_metrics(
         X,
         model.weights_,
-        neighbor_triplets(ExactNeighbors(X), codes, 3, 3),
+        neighbor_triplets(ExactNeighbors(X, codes), 3, 3),
         regularization,
         0.5,
         solver="auto",

@@ -32,7 +32,7 @@ def fit_stages(X, y, U):
     weights = learn_weights(
         WeightProblem(X, U, 1.0, 100.0, L), solver="auto", tol=1e-8, max_iter=20_000
     )
-    triplets = neighbor_triplets(ExactNeighbors(X), y, 3, 3)
+    triplets = neighbor_triplets(ExactNeighbors(X, y), 3, 3)
     metrics = learn_metrics(
         X, weights.x, triplets, 1.0, 1.0, solver="auto", tol=1e-6, max_iter=20_000
     )

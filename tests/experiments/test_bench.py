@@ -20,7 +20,7 @@ def solved(blobs):
     S = similarity_graph(*euclidean_neighbors(X, 7), 6)
     problem = WeightProblem(X, X[:4], 1.0, 100.0, graph_laplacian(S))
     W = learn_weights(problem, solver="auto", tol=1e-3, max_iter=1000).x
-    triplets = neighbor_triplets(ExactNeighbors(X), y, 3, 3)
+    triplets = neighbor_triplets(ExactNeighbors(X, y), 3, 3)
     options = {"solver": "auto", "tol": 1e-3, "max_iter": 1000}
     return X, y, S, W, triplets, learn_metrics(X, W, triplets, 0.7, 0.5, **options)
 

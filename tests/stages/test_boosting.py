@@ -12,7 +12,7 @@ def make_problem(seed, n=30, d=3):
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 3
     X = rng.normal(size=(n, d)) + 1.5 * np.eye(3, d)[y]
-    return X, neighbor_triplets(ExactNeighbors(X), y, 2, 2)
+    return X, neighbor_triplets(ExactNeighbors(X, y), 2, 2)
 
 
 def outer_differences(X, triplets):
@@ -84,6 +84,6 @@ def test_a_large_trace_weight_gives_zero(update):
 def test_separable_triplets_stay_finite(update):
     X = np.array([[0.0], [0.1], [5.0], [5.1]])
     y = np.array([0, 0, 1, 1])
-    triplets = neighbor_triplets(ExactNeighbors(X), y, 1, 2)
+    triplets = neighbor_triplets(ExactNeighbors(X, y), 1, 2)
     result = learn(X, triplets, 1e-7, update, max_iter=20)
     assert np.isfinite(result.M).all()

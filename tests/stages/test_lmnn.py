@@ -15,7 +15,6 @@ from plml.stages.lmnn import (
 )
 from plml.stages.metrics import MetricsDual
 from plml.stages.neighbors import ExactNeighbors
-from plml.stages.triplets import target_neighbors
 
 
 def make_data(seed, groups="one", n=24, d=3, k=2, pull=1.0):
@@ -24,7 +23,7 @@ def make_data(seed, groups="one", n=24, d=3, k=2, pull=1.0):
     X = rng.normal(size=(n, d)) + 1.0 * np.eye(3, d)[y]
     X = X - X.mean(axis=0)
     g = {"one": np.zeros(n, int), "class": y, "cluster": np.arange(n) // 12}[groups]
-    return LmnnData(X, y, g, int(g.max()) + 1, target_neighbors(ExactNeighbors(X), y, k), pull)
+    return LmnnData(X, y, g, int(g.max()) + 1, ExactNeighbors(X, y).targets(k), pull)
 
 
 def naive_objective(data, M):

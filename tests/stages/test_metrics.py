@@ -15,7 +15,7 @@ def make_problem(seed, n=18, d=3, m=2, n_targets=2, n_impostors=2):
     y = np.arange(n) % 3
     X = rng.normal(size=(n, d)) + 0.8 * np.eye(3, d)[y]
     W = rng.dirichlet(np.full(m, 0.5), size=n)
-    triplets = neighbor_triplets(ExactNeighbors(X), y, n_targets, n_impostors)
+    triplets = neighbor_triplets(ExactNeighbors(X, y), n_targets, n_impostors)
     return X, y, W, triplets
 
 

@@ -6,26 +6,24 @@ from plml.stages.neighbors import ExactNeighbors
 from plml.stages.triplets import (
     check_targets,
     cross_triplets,
-    impostor_neighbors,
-    target_neighbors,
 )
 
 
 def test_against_naive_neighbors(blobs):
     X, y = blobs
     targets, impostors = judge.triplet_lists(X, y, 3, 2)
-    np.testing.assert_array_equal(target_neighbors(ExactNeighbors(X), y, 3), targets)
-    np.testing.assert_array_equal(impostor_neighbors(ExactNeighbors(X), y, 2), impostors)
+    np.testing.assert_array_equal(ExactNeighbors(X, y).targets(3), targets)
+    np.testing.assert_array_equal(ExactNeighbors(X, y).impostors(2), impostors)
 
 
 def test_small_classes_use_what_they_have(rng):
     X = rng.normal(size=(8, 2))
     y = np.array([0, 0, 0, 0, 1, 1, 2, 2])
-    targets = target_neighbors(ExactNeighbors(X), y, 3)
+    targets = ExactNeighbors(X, y).targets(3)
     assert (targets[:4] >= 0).all()
     assert (targets[4:, 0] == [5, 4, 7, 6]).all()
     assert (targets[4:, 1:] == -1).all()
-    impostors = impostor_neighbors(ExactNeighbors(X), y, 5)
+    impostors = ExactNeighbors(X, y).impostors(5)
     assert (impostors[:4, 4] == -1).all()  # only four instances of other classes
     assert (impostors[4:] >= 0).all()
 
@@ -33,8 +31,8 @@ def test_small_classes_use_what_they_have(rng):
 def test_every_target_meets_every_impostor(blobs):
     X, y = blobs
     targets, impostors = (
-        target_neighbors(ExactNeighbors(X), y, 3),
-        impostor_neighbors(ExactNeighbors(X), y, 2),
+        ExactNeighbors(X, y).targets(3),
+        ExactNeighbors(X, y).impostors(2),
     )
     targets[0, 1:] = -1
     targets[1] = -1

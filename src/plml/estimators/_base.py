@@ -23,7 +23,7 @@ from plml.backend.arrays import (
     working_memory,
 )
 from plml.backend.threads import limit_threads
-from plml.estimators._callbacks import with_callbacks
+from plml.estimators._callbacks import FRAMES, with_callbacks
 from plml.stages.search import vote
 
 FLOAT_TYPES = (np.float64, np.float32)
@@ -70,7 +70,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         with self._threads():
             self._learn(self._place(tensor if _stays(tensor, X) else X), codes)
         for trouble in self._troubles():
-            warnings.warn(trouble, stacklevel=2)
+            warnings.warn(trouble, stacklevel=2 + FRAMES)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

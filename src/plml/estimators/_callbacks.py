@@ -6,9 +6,13 @@ from typing import Any
 
 from plml.solvers.problem import Callback, Iteration
 
+#: Frames that ``with_callbacks`` puts between a user's call and the method.
+FRAMES = 1
+
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:
+    FRAMES = 0
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """No callbacks."""

@@ -95,8 +95,8 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         ):
             yield callback
 
-    def _triplets(self, neighbors: Neighbors, y: np.ndarray) -> Triplets:
-        return neighbor_triplets(neighbors, y, self.n_targets, self.n_impostors)
+    def _triplets(self, neighbors: Neighbors) -> Triplets:
+        return neighbor_triplets(neighbors, self.n_targets, self.n_impostors)
 
     def _learn_metrics(
         self,

@@ -21,7 +21,7 @@ from plml.stages.energy import energies
 from plml.stages.lmnn import Lmnn, LmnnData, find_violations, learn_lmnn
 from plml.stages.neighbors import ExactNeighbors
 from plml.stages.search import TrainingMetricIndex
-from plml.stages.triplets import check_targets, target_neighbors
+from plml.stages.triplets import check_targets
 
 
 class LargeMarginNeighbors(NeighborClassifier):
@@ -72,7 +72,7 @@ class LargeMarginNeighbors(NeighborClassifier):
         host = self._fit_X
         self._center = host.mean(axis=0, dtype=np.float64).astype(host.dtype)
         self._unit = float(np.sqrt(np.mean((host - self._center) ** 2, dtype=np.float64))) or 1.0
-        self._targets = target_neighbors(ExactNeighbors(X), y, self.n_targets)
+        self._targets = ExactNeighbors(X, y).targets(self.n_targets)
         data = self._lmnn_data(X, y, self._groups, self._targets)
         if self.validation_fraction is None:
             learned = self._run(data, lambda M: False)
@@ -110,7 +110,7 @@ class LargeMarginNeighbors(NeighborClassifier):
             return len(errors) > 2 and min(errors[-2:]) >= min(errors[:-2])
 
         X_train, y_train = X[like(train, X)], y[train]
-        targets = target_neighbors(ExactNeighbors(X_train), y_train, self.n_targets)
+        targets = ExactNeighbors(X_train, y_train).targets(self.n_targets)
         part = self._lmnn_data(X_train, y_train, self._groups[train], targets)
         learned = self._run(part, observe)
         self.validation_error_, M = min(best, key=lambda pair: pair[0])

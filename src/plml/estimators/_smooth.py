@@ -14,6 +14,7 @@ from plml.backend.arrays import Array, fetch, like, namespace, on_host
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
 from plml.solvers.problem import Solution, history_arrays
 from plml.stages.anchors import kmeans_anchors
+from plml.stages.approximate import neighbors_of
 from plml.stages.graph import (
     SCALE_NEIGHBOR,
     find_graph,
@@ -22,7 +23,6 @@ from plml.stages.graph import (
     similarity_graph,
 )
 from plml.stages.metrics import Metrics
-from plml.stages.neighbors import neighbors_of
 from plml.stages.weights import (
     QueryWeightProblem,
     WeightProblem,
@@ -101,7 +101,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
 
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> SmoothPreparation:
         """Graph, anchors, weights and triplets."""
-        neighbors = neighbors_of(X, self.neighbor_search)
+        neighbors = neighbors_of(X, y, self.neighbor_search)
         squared, nearest = find_graph(neighbors, self.n_graph_neighbors)
         laplacian = graph_laplacian(similarity_graph(squared, nearest, self.n_graph_neighbors))
         anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state)).centers
@@ -120,7 +120,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
         (gap,) = fetch(problem.gap(weights, at_weights, problem.gradient(at_weights)))
         return SmoothPreparation(
             weights=weights,
-            triplets=self._triplets(neighbors, y),
+            triplets=self._triplets(neighbors),
             recall=neighbors.recall,
             anchors=anchors,
             scales=local_scales(squared),

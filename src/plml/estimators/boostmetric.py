@@ -123,7 +123,7 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         check_targets(y)
-        triplets = neighbor_triplets(ExactNeighbors(X), y, self.n_targets, self.n_impostors)
+        triplets = neighbor_triplets(ExactNeighbors(X, y), self.n_targets, self.n_impostors)
         centered = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         unit = float(np.sqrt(np.mean(centered**2, dtype=np.float64))) or 1.0
         with gap_progress("BoostMetric", self.tol, self.verbose) as callback:

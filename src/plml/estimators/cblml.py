@@ -12,7 +12,8 @@ from sklearn.utils._param_validation import Interval
 from plml.backend.arrays import Array, like, on_host
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
 from plml.stages.anchors import kmeans_anchors
-from plml.stages.neighbors import euclidean_neighbors, neighbors_of
+from plml.stages.approximate import neighbors_of
+from plml.stages.neighbors import euclidean_neighbors
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ class CBLML(LargeMarginClassifier):
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> ClusterPreparation:
         anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state))
         weights = np.eye(len(anchors.centers))[anchors.labels]
-        neighbors = neighbors_of(X, self.neighbor_search)
-        triplets = self._triplets(neighbors, y)
+        neighbors = neighbors_of(X, y, self.neighbor_search)
+        triplets = self._triplets(neighbors)
         return ClusterPreparation(weights, triplets, neighbors.recall, anchors.centers)
 
     def _set_preparation(self, preparation: ClusterPreparation, dtype: np.dtype) -> None:

@@ -48,7 +48,7 @@ class PLML(SmoothLocalMetric):
         same certificate.
     neighbor_search : {"auto", "exact", "approximate"}
         How the neighbours of the graph and of the triplets are found. ``"approximate"`` looks into
-        the nearest cells of an inverted file (faiss) only; ``"auto"`` does so from 100,000 rows on
+        the nearest cells of an inverted file (faiss) only; ``"auto"`` does so from 200,000 rows on
         a processor. What it found of a sample's true neighbours is ``neighbor_recall_``.
     search_backend : {"exact", "approximate"}
         How ``predict`` and ``kneighbors`` search. ``"approximate"`` walks along a navigable graph

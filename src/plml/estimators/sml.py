@@ -6,8 +6,8 @@ import numpy as np
 
 from plml.estimators._global import GlobalMetric
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation
+from plml.stages.approximate import neighbors_of
 from plml.stages.metrics import Metrics
-from plml.stages.neighbors import neighbors_of
 
 
 class SML(GlobalMetric, LargeMarginClassifier):
@@ -103,8 +103,8 @@ class SML(GlobalMetric, LargeMarginClassifier):
         self.verbose = verbose
 
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> Preparation:
-        neighbors = neighbors_of(X, self.neighbor_search)
-        triplets = self._triplets(neighbors, y)
+        neighbors = neighbors_of(X, y, self.neighbor_search)
+        triplets = self._triplets(neighbors)
         return Preparation(np.ones((len(X), 1)), triplets, neighbors.recall)
 
     def _set_fitted(self, X: np.ndarray, preparation: Any, metrics: Metrics) -> None:

@@ -52,7 +52,7 @@ def prepare(name: str, data_dir: str | None, seed: int = 0) -> Prepared:
     S = similarity_graph(*euclidean_neighbors(X, SCALE_NEIGHBOR), 6)
     anchors = kmeans_anchors(X, N_BASES, check_random_state(seed)).centers
     problem = WeightProblem(X, anchors, LOCALITY, SMOOTHNESS, graph_laplacian(S))
-    return Prepared(X, S, anchors, problem, neighbor_triplets(ExactNeighbors(X), codes, 3, 3))
+    return Prepared(X, S, anchors, problem, neighbor_triplets(ExactNeighbors(X, codes), 3, 3))
 
 
 def race(

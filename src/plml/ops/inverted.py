@@ -1,21 +1,6 @@
-"""Approximate nearest neighbours in an inverted file (faiss), with the recall that it reaches."""
-
-from typing import Any, NamedTuple
+"""Approximate nearest neighbours in inverted files (faiss): rows sorted into cells."""
 
 import numpy as np
-
-#: Queries on which the recall is measured.
-_SAMPLE = 256
-#: Share of the true neighbours to reach, by looking into as many cells as that takes.
-TARGET_RECALL = 0.95
-_CELLS_AT_FIRST = 8
-
-
-class Approximation(NamedTuple):
-    """Neighbours (q, k), -1 where there were too few, and the share of true ones in a sample."""
-
-    indices: np.ndarray
-    recall: float
 
 
 class InvertedFile:
@@ -23,76 +8,46 @@ class InvertedFile:
 
     Parameters
     ----------
-    X : (n, d) array
+    X : (n, d) float32 array, contiguous
     """
 
     def __init__(self, X: np.ndarray) -> None:
         import faiss
 
-        center = X.mean(axis=0, dtype=np.float64)
-        scale = float(np.abs(X - center).max()) or 1.0
-        self.X = np.ascontiguousarray((X - center) / scale, dtype=np.float32)
         n, d = X.shape
-        n_cells = max(1, int(2 * np.sqrt(n)))
+        n_cells = max(1, min(n, int(2 * np.sqrt(n))))
         self._quantizer = faiss.IndexFlatL2(d)  # kept: the index only borrows it
         self._index = faiss.IndexIVFFlat(self._quantizer, d, n_cells)
         self._index.cp.min_points_per_centroid = 1
         self._index.cp.max_points_per_centroid = 64
-        self._index.train(self.X)
-        self._index.add(self.X)
-        self._n_probes = _CELLS_AT_FIRST
+        self._index.train(X)
+        self._index.add(X)
 
-    def search(self, rows: np.ndarray, k: int, among: np.ndarray | None = None) -> Approximation:
-        """The k nearest of some rows among some others, without themselves, nearest first.
+    @property
+    def n_cells(self) -> int:
+        """How many there are."""
+        return self._index.nlist
 
-        As many cells are looked into as a sample of the rows needs for the recall wanted.
+    def search(self, queries: np.ndarray, k: int, n_cells: int) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances and numbers of k near rows; infinite and -1 where fewer were found.
 
         Parameters
         ----------
-        rows : (q,) integer array
+        queries : (q, d) float32 array
         k : int
-        among : (c,) integer array; None for all rows
+        n_cells : cells looked into
         """
-        sample = rows[:: -(-len(rows) // _SAMPLE)]
-        truth = self._exactly(sample, k, among)
-        while True:
-            recall = _recall(self._approximately(sample, k, among), truth)
-            if recall >= TARGET_RECALL or self._n_probes >= self._index.nlist:
-                break
-            self._n_probes = min(2 * self._n_probes, self._index.nlist)
-        return Approximation(self._approximately(rows, k, among), recall)
-
-    def _approximately(self, rows: np.ndarray, k: int, among: np.ndarray | None) -> np.ndarray:
         import faiss
 
-        options: dict[str, Any] = {"nprobe": self._n_probes}
-        if among is not None:
-            allowed = np.zeros(len(self.X), dtype=bool)
-            allowed[among] = True
-            bitmap = np.packbits(allowed, bitorder="little")
-            options["sel"] = faiss.IDSelectorBitmap(bitmap)  # type: ignore[call-arg, arg-type]
-        parameters = faiss.SearchParametersIVF(**options)
-        _, found = self._index.search(self.X[rows], k + 1, params=parameters)
-        return _without(found, rows)
-
-    def _exactly(self, rows: np.ndarray, k: int, among: np.ndarray | None) -> np.ndarray:
-        import faiss
-
-        others = np.arange(len(self.X)) if among is None else among
-        n_found = min(k + 1, len(others))
-        _, found = faiss.knn(self.X[rows], self.X[others], n_found)
-        padded = np.full((len(rows), k + 1), -1)
-        padded[:, :n_found] = others[found]
-        return _without(padded, rows)
+        n_cells = min(n_cells, self.n_cells)
+        parameters = faiss.SearchParametersIVF(nprobe=n_cells)  # type: ignore[call-arg]
+        d2, found = self._index.search(np.ascontiguousarray(queries), k, params=parameters)
+        return np.where(found < 0, np.float32(np.inf), d2), found
 
 
-def _without(found: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """One column fewer: without the rows themselves, or without the last."""
-    own = found == rows[:, None]
-    own[~own.any(axis=1), -1] = True
-    return found[~own].reshape(len(found), -1)
+def nearest_rows(X: np.ndarray, queries: np.ndarray, k: int) -> np.ndarray:
+    """Numbers of the k nearest rows of X, nearest first, up to rounding."""
+    import faiss
 
-
-def _recall(found: np.ndarray, truth: np.ndarray) -> float:
-    hits = (truth[:, :, None] == found[:, None, :]).any(axis=2) & (truth >= 0)
-    return float(hits.sum() / max((truth >= 0).sum(), 1))
+    k = min(k, len(X))
+    return faiss.knn(np.ascontiguousarray(queries), np.ascontiguousarray(X), k)[1]

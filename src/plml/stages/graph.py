@@ -11,7 +11,7 @@ SCALE_NEIGHBOR = 7
 
 def find_graph(neighbors: Neighbors, n_graph_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
     """Squared distances and numbers of the neighbours that edges and scales are made from."""
-    return neighbors.find("graph", max(n_graph_neighbors, SCALE_NEIGHBOR))
+    return neighbors.graph(max(n_graph_neighbors, SCALE_NEIGHBOR))
 
 
 def local_scales(squared_distances: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ from plml.solvers.problem import Evaluation, Iteration, Monitor
 from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.metrics import MetricsDual, relative_gap
 from plml.stages.neighbors import ExactNeighbors
-from plml.stages.triplets import impostor_neighbors, triplets_of_pairs
+from plml.stages.triplets import triplets_of_pairs
 
 _N_FIRST_IMPOSTORS = 3
 #: Violators of an instance in one class that join the active set in one round.
@@ -356,7 +356,7 @@ def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
 
 
 def _first_impostors(data: LmnnData) -> np.ndarray:
-    impostors = impostor_neighbors(ExactNeighbors(data.X), data.y, _N_FIRST_IMPOSTORS)
+    impostors = ExactNeighbors(data.X, data.y).impostors(_N_FIRST_IMPOSTORS)
     rows, columns = np.nonzero(impostors >= 0)
     return np.column_stack([rows, impostors[rows, columns]])
 

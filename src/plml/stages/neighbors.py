@@ -1,4 +1,4 @@
-"""Euclidean neighbours: exact, or approximate above a size where that pays."""
+"""Euclidean neighbours; ``approximate`` has those for very many rows."""
 
 from importlib.util import find_spec
 from math import ceil, log2
@@ -9,11 +9,8 @@ import numpy as np
 from plml.backend.arrays import Array, device, is_tensor, like, namespace, on_host, row_dot
 from plml.ops.distances import euclidean_pairs
 from plml.ops.hnsw import NavigableGraph
-from plml.ops.inverted import InvertedFile
 from plml.ops.topk import InnerProductIndex, sorted_prefix
 
-#: Rows from which an approximate search is the default.
-APPROXIMATE_FROM = 100_000
 #: Candidates beyond those wanted that an approximate search is asked for.
 _SPARE_CANDIDATES = 8
 
@@ -136,18 +133,20 @@ def can_approximate(X: Array) -> bool:
 
 
 class Neighbors(Protocol):
-    """Neighbours among the rows of one array."""
+    """Neighbours among the rows of one array; no row is its own."""
 
-    recall: dict[str, float]  # share of true neighbours found, by purpose
+    recall: dict[str, float]  # share of the true neighbours found, by purpose
 
-    def find(
-        self, purpose: str, k: int, rows: np.ndarray | None = None, among: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances and numbers of the k nearest of some rows among some others, all of
-        which contain the rows or none.
+    def graph(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances and numbers of the k nearest rows of every row, or of all others."""
+        ...
 
-        No row is its own neighbour. There are fewer columns where there are fewer rows.
-        """
+    def targets(self, k: int) -> np.ndarray:
+        """The k nearest in a row's own class, (n, k), -1 where there are too few."""
+        ...
+
+    def impostors(self, k: int) -> np.ndarray:
+        """The k nearest in other classes, (n, k), -1 where there are too few."""
         ...
 
 
@@ -157,77 +156,48 @@ class ExactNeighbors:
     Parameters
     ----------
     X : (n, d) array
+    y : (n,) class codes
     """
 
-    def __init__(self, X: Array) -> None:
+    def __init__(self, X: Array, y: np.ndarray) -> None:
         self.X = X
-        self.recall: dict[str, float] = {}
+        self.groups = class_members(y)
+        self.recall = dict.fromkeys(("graph", "targets", "impostors"), 1.0)
 
-    def find(
-        self, purpose: str, k: int, rows: np.ndarray | None = None, among: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def graph(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """As in ``Neighbors``."""
-        self.recall[purpose] = 1.0
-        everyone = np.arange(len(self.X))
-        rows, among = (everyone if part is None else part for part in (rows, among))
-        place = np.full(len(self.X), -1)
-        place[among] = np.arange(len(among))
-        own = place[rows]
-        X, Q = (self.X[like(part, self.X)] for part in (among, rows))
-        found = euclidean_neighbors(X, k, Q, like(own, self.X) if (own >= 0).any() else None)
-        squared, indices = (on_host(part) for part in found)
-        return squared, among[indices]
+        squared, indices = (on_host(part) for part in euclidean_neighbors(self.X, k))
+        return squared, indices
 
-
-class ApproximateNeighbors:
-    """By the nearest cells of an inverted file; distances are exact.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    """
-
-    def __init__(self, X: np.ndarray) -> None:
-        self.X = X
-        self.recall: dict[str, float] = {}
-        self._file = InvertedFile(X)
-        self._n_found: dict[str, int] = {}
-
-    def find(
-        self, purpose: str, k: int, rows: np.ndarray | None = None, among: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def targets(self, k: int) -> np.ndarray:
         """As in ``Neighbors``."""
-        rows = np.arange(len(self.X)) if rows is None else rows
-        others = len(self.X) if among is None else len(among)
-        overlap = among is None or bool(np.isin(rows[:1], among).any())
-        k = min(k, others - overlap)
-        if k < 1:
-            return np.empty((len(rows), 0)), np.empty((len(rows), 0), dtype=np.int64)
-        found = self._file.search(rows, k, among)
-        # The mean over the calls for one purpose, by the number of their rows.
-        before = self._n_found.get(purpose, 0)
-        total = before * self.recall.get(purpose, 0.0) + len(rows) * found.recall
-        self._n_found[purpose] = before + len(rows)
-        self.recall[purpose] = total / self._n_found[purpose]
-        indices = found.indices
-        short = np.flatnonzero((indices < 0).any(axis=1))  # their cells held too few
-        if len(short):
-            indices[short] = ExactNeighbors(self.X).find(purpose, k, rows[short], among)[1]
-        return euclidean_pairs(self.X[rows], self.X, indices), indices
+        result = np.full((len(self.X), k), -1, dtype=np.int64)
+        for members in self.groups:
+            found = on_host(euclidean_neighbors(self._rows(members), k)[1])
+            result[members, : found.shape[1]] = members[found]
+        return result
+
+    def impostors(self, k: int) -> np.ndarray:
+        """As in ``Neighbors``."""
+        result = np.full((len(self.X), k), -1, dtype=np.int64)
+        for members in self.groups:
+            others = all_but(members, len(self.X))
+            found = euclidean_neighbors(self._rows(others), k, self._rows(members))[1]
+            result[members, : found.shape[1]] = others[on_host(found)]
+        return result
+
+    def _rows(self, rows: np.ndarray) -> Array:
+        return self.X[like(rows, self.X)]
 
 
-def neighbors_of(X: Array, how: str) -> Neighbors:
-    """Neighbours among the rows of X.
+def class_members(y: np.ndarray) -> list[np.ndarray]:
+    """The rows of every class."""
+    order = np.argsort(y, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(y[order])) + 1)
 
-    Parameters
-    ----------
-    X : (n, d) array
-    how : "exact", "approximate" or "auto": exact on a GPU, without faiss, and for fewer than
-        ``APPROXIMATE_FROM`` rows
-    """
-    possible = can_approximate(X)
-    if how == "approximate" and not possible:
-        raise ValueError(f'neighbor_search="approximate" {NEEDED}; use "auto" or "exact"')
-    if how == "approximate" or (how == "auto" and possible and len(X) >= APPROXIMATE_FROM):
-        return ApproximateNeighbors(X)
-    return ExactNeighbors(X)
+
+def all_but(rows: np.ndarray, n: int) -> np.ndarray:
+    """The other rows of n."""
+    other = np.ones(n, dtype=bool)
+    other[rows] = False
+    return np.flatnonzero(other)

@@ -23,32 +23,9 @@ class Triplets(NamedTuple):
     impostor: np.ndarray
 
 
-def target_neighbors(neighbors: Neighbors, y: np.ndarray, n_targets: int) -> np.ndarray:
-    """The nearest same-class instances, (n, n_targets), -1 where there are too few."""
-    result = np.full((len(y), n_targets), -1, dtype=np.int64)
-    for members in _class_members(y):
-        _, found = neighbors.find("targets", n_targets, members, members)
-        result[members, : found.shape[1]] = found
-    return result
-
-
-def impostor_neighbors(neighbors: Neighbors, y: np.ndarray, n_impostors: int) -> np.ndarray:
-    """The nearest other-class instances, (n, n_impostors), -1 where there are too few."""
-    result = np.full((len(y), n_impostors), -1, dtype=np.int64)
-    for members in _class_members(y):
-        others = np.flatnonzero(y != y[members[0]])
-        _, found = neighbors.find("impostors", n_impostors, members, others)
-        result[members, : found.shape[1]] = found
-    return result
-
-
-def neighbor_triplets(
-    neighbors: Neighbors, y: np.ndarray, n_targets: int, n_impostors: int
-) -> Triplets:
+def neighbor_triplets(neighbors: Neighbors, n_targets: int, n_impostors: int) -> Triplets:
     """The triplets of the nearest same-class and other-class instances of every instance."""
-    return cross_triplets(
-        target_neighbors(neighbors, y, n_targets), impostor_neighbors(neighbors, y, n_impostors)
-    )
+    return cross_triplets(neighbors.targets(n_targets), neighbors.impostors(n_impostors))
 
 
 def cross_triplets(targets: np.ndarray, impostors: np.ndarray) -> Triplets:
@@ -87,8 +64,3 @@ def check_targets(y: np.ndarray) -> None:
             "every class has a single member, so no instance has a same-class neighbour to learn "
             "from; give at least one class two or more rows"
         )
-
-
-def _class_members(y: np.ndarray) -> list[np.ndarray]:
-    order = np.argsort(y, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(y[order])) + 1)

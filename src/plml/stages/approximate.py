@@ -1,0 +1,197 @@
+"""Approximate neighbours for the graph and the triplets, above a size where that pays."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from plml.backend.arrays import Array
+from plml.ops.distances import euclidean_pairs
+from plml.ops.inverted import InvertedFile, nearest_rows
+from plml.stages.neighbors import (
+    NEEDED,
+    ExactNeighbors,
+    Neighbors,
+    all_but,
+    can_approximate,
+    class_members,
+)
+
+#: Rows from which an approximate search is the default.
+APPROXIMATE_FROM = 200_000
+#: Classes up to which it is: every pair of classes is a search.
+MOST_CLASSES = 100
+#: Rows on which the recall is measured.
+_SAMPLE = 256
+#: Share of the true neighbours to reach, by looking into as many cells as that takes.
+TARGET_RECALL = 0.95
+_CELLS_AT_FIRST = 2
+
+
+class Found(NamedTuple):
+    """Neighbours (q, k), and the share of true ones in a sample of the queries."""
+
+    indices: np.ndarray
+    recall: float
+
+
+class ApproximateNeighbors:
+    """By the nearest cells of inverted files, one of all rows and one a class; distances are exact.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    y : (n,) class codes
+    """
+
+    def __init__(self, X: np.ndarray, y: np.ndarray) -> None:
+        self.X = X
+        self._groups = class_members(y)
+        center = X.mean(axis=0, dtype=np.float64)
+        scale = float(np.abs(X - center).max()) or 1.0
+        self._single = np.ascontiguousarray((X - center) / scale, dtype=np.float32)
+        self._files: list[InvertedFile] = []  # of the classes
+        self.recall: dict[str, float] = {}
+
+    def graph(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """As in ``Neighbors``."""
+        found = _own_neighbors(self._single, InvertedFile(self._single), min(k, len(self.X) - 1))
+        self.recall["graph"] = found.recall
+        return euclidean_pairs(self.X, self.X, found.indices), found.indices
+
+    def targets(self, k: int) -> np.ndarray:
+        """As in ``Neighbors``."""
+
+        def search(number: int, members: np.ndarray) -> Found:
+            file, wanted = self._files[number], min(k, len(members) - 1)
+            found = _own_neighbors(self._single[members], file, wanted)
+            return found._replace(indices=members[found.indices])
+
+        return self._by_group("targets", k, search)
+
+    def impostors(self, k: int) -> np.ndarray:
+        """As in ``Neighbors``."""
+
+        def search(number: int, members: np.ndarray) -> Found:
+            elsewhere = [
+                (other, file)
+                for g, (other, file) in enumerate(zip(self._groups, self._files, strict=True))
+                if g != number
+            ]
+            return self._other_neighbors(members, elsewhere, k)
+
+        return self._by_group("impostors", k, search)
+
+    def _by_group(
+        self, purpose: str, k: int, search: Callable[[int, np.ndarray], Found]
+    ) -> np.ndarray:
+        """The neighbours of all rows, group by group, and the recall over all of them."""
+        if not self._files:
+            self._files = [InvertedFile(self._single[members]) for members in self._groups]
+        result = np.full((len(self.X), k), -1, dtype=np.int64)
+        total = 0.0
+        for number, members in enumerate(self._groups):
+            found = search(number, members)
+            result[members, : found.indices.shape[1]] = found.indices
+            total += found.recall * len(members)
+        self.recall[purpose] = total / len(self.X)
+        return result
+
+    def _other_neighbors(
+        self, members: np.ndarray, elsewhere: list[tuple[np.ndarray, InvertedFile]], k: int
+    ) -> Found:
+        """The neighbours of some rows in other groups."""
+        X, others = self._single, all_but(members, len(self.X))
+        k = min(k, len(others))
+
+        def search(rows: np.ndarray, n_cells: int) -> np.ndarray:
+            return _best_of_groups(X[members[rows]], elsewhere, k, n_cells)
+
+        def exactly(rows: np.ndarray) -> np.ndarray:
+            return others[nearest_rows(X[others], X[members[rows]], k)]
+
+        most = max((file.n_cells for _, file in elsewhere), default=1)
+        return _calibrated(len(members), k, search, exactly, most)
+
+
+def _own_neighbors(X: np.ndarray, file: InvertedFile, k: int) -> Found:
+    """The k nearest rows of every row of X in a file of X, without itself."""
+
+    def search(rows: np.ndarray, n_cells: int) -> np.ndarray:
+        return _without(file.search(X[rows], k + 1, n_cells)[1], rows)
+
+    def exactly(rows: np.ndarray) -> np.ndarray:
+        return _without(nearest_rows(X, X[rows], k + 1), rows)
+
+    return _calibrated(len(X), k, search, exactly, file.n_cells)
+
+
+def _best_of_groups(
+    queries: np.ndarray, elsewhere: list[tuple[np.ndarray, InvertedFile]], k: int, n_cells: int
+) -> np.ndarray:
+    """The k nearest over several files."""
+    best = np.full((len(queries), k), np.inf, dtype=np.float32)
+    indices = np.full((len(queries), k), -1, dtype=np.int64)
+    for members, file in elsewhere:
+        d2, found = file.search(queries, min(k, len(members)), n_cells)
+        d2 = np.concatenate([best, d2], axis=1)
+        rows = np.concatenate([indices, np.where(found < 0, -1, members[found])], axis=1)
+        order = np.argsort(d2, axis=1, kind="stable")[:, :k]
+        best, indices = (np.take_along_axis(part, order, axis=1) for part in (d2, rows))
+    return indices
+
+
+def _calibrated(
+    n: int,
+    k: int,
+    search: Callable[[np.ndarray, int], np.ndarray],
+    exactly: Callable[[np.ndarray], np.ndarray],
+    most: int,
+) -> Found:
+    """Search with as many cells as a sample of the n rows needs for the recall wanted.
+
+    Rows whose cells hold too few are searched exactly.
+    """
+    rows = np.arange(n)
+    if k < 1 or n == 0:
+        return Found(np.empty((n, 0), dtype=np.int64), 1.0)
+    sample = rows[:: -(-n // _SAMPLE)]
+    truth = exactly(sample)
+    n_cells = _CELLS_AT_FIRST
+    while True:
+        hits = truth[:, :, None] == search(sample, n_cells)[:, None, :]
+        recall = float(np.mean(hits.any(axis=2)))
+        if recall >= TARGET_RECALL or n_cells >= most:
+            break
+        n_cells = min(2 * n_cells, most)
+    found = search(rows, n_cells)
+    short = np.flatnonzero((found < 0).any(axis=1))
+    if len(short):
+        found[short] = exactly(short)
+    return Found(found, recall)
+
+
+def _without(found: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """One column fewer: without the rows themselves, or without the last."""
+    own = found == rows[:, None]
+    own[~own.any(axis=1), -1] = True
+    return found[~own].reshape(len(found), -1)
+
+
+def neighbors_of(X: Array, y: np.ndarray, how: str) -> Neighbors:
+    """Neighbours among the rows of X.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    y : (n,) class codes
+    how : "exact", "approximate" or "auto": exact on a GPU, without faiss, for fewer than
+        ``APPROXIMATE_FROM`` rows, and for more than ``MOST_CLASSES`` classes
+    """
+    possible = can_approximate(X)
+    if how == "approximate" and not possible:
+        raise ValueError(f'neighbor_search="approximate" {NEEDED}; use "auto" or "exact"')
+    pays = len(X) >= APPROXIMATE_FROM and y.max() < MOST_CLASSES
+    if how == "approximate" or (how == "auto" and possible and pays):
+        return ApproximateNeighbors(X, y)
+    return ExactNeighbors(X, y)
