@@ -1,6 +1,5 @@
 """From a table on disk to a model on disk and back: what the command line does with files."""
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = 1
-#: The only classes of this library that a model file may hold, and what they are made of.
+#: All that a model file may hold beside what skops trusts by itself.
 TRUSTED = (
+    "numpy.dtype",  # an attribute of SimpleImputer
     "plml.estimators.plml.PLML",
     "plml.estimators.plml_cv.PLMLCV",
     "plml.preprocessing.MeanNormScaler",
@@ -36,6 +36,7 @@ class Model:
     pipeline: Pipeline
     target: str
     columns: tuple[str, ...]
+    imputes: bool
 
     @property
     def classifier(self) -> PLML | PLMLCV:
@@ -52,7 +53,7 @@ class Model:
     def prepared(self, table: "pd.DataFrame", name: str) -> "pd.DataFrame":
         """As the classifier sees the rows, with the names of its features."""
         features = self.features(table, name)
-        _check_missing(features, name, self.pipeline)
+        _check_missing(features, name, self.imputes)
         try:
             return self.pipeline[:-1].transform(features)
         except ValueError as error:
@@ -68,6 +69,7 @@ class Model:
                 "pipeline": self.pipeline,
                 "target": self.target,
                 "columns": list(self.columns),
+                "imputes": self.imputes,
             }
         )
         write_atomically(path, content)
@@ -78,18 +80,21 @@ def load(path: Path) -> Model:
     skops = _skops()
     if not path.is_file():
         raise ValueError(f"there is no model {path}")
+    content = path.read_bytes()
     try:
-        content = path.read_bytes()
         unknown = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))
-        if unknown:
-            raise ValueError(f"{path} holds types that are not trusted: {_listed(unknown)}")
+    except Exception as error:  # whatever a damaged archive leads to
+        raise ValueError(f"{path} is not a model, or it is damaged") from error
+    if unknown:
+        raise ValueError(f"{path} holds types that are not trusted: {_listed(unknown)}")
+    try:
         found = skops.loads(content, trusted=list(TRUSTED))
-    except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, EOFError) as error:
+    except Exception as error:
         raise ValueError(f"{path} is not a model, or it is damaged") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         version = found.get("format") if isinstance(found, dict) else None
         raise ValueError(f"{path} has the format {version}; this version reads {FORMAT}")
-    return Model(found["pipeline"], found["target"], tuple(found["columns"]))
+    return Model(found["pipeline"], found["target"], tuple(found["columns"]), found["imputes"])
 
 
 def read_table(path: Path) -> "pd.DataFrame":
@@ -148,8 +153,7 @@ def fit(
     features = table.drop(columns=[target, *drop])
     if not features.shape[1]:
         raise ValueError(f"{name} has no column beside {target!r} to learn from")
-    if missing == "refuse":
-        _check_missing(features, name)
+    _check_missing(features, name, missing == "impute")
     encoder = _encoder(features, name, missing)
     if regularization is None:
         classifier: Any = PLMLCV(**parameters)
@@ -160,7 +164,7 @@ def fit(
     )
     pipeline[:-1].set_output(transform="pandas")
     pipeline.fit(features, _plain(labels))
-    return Model(pipeline, target, tuple(features.columns))
+    return Model(pipeline, target, tuple(features.columns), missing == "impute")
 
 
 def _encoder(features: "pd.DataFrame", name: str, missing: str) -> ColumnTransformer:
@@ -195,10 +199,9 @@ def _encoder(features: "pd.DataFrame", name: str, missing: str) -> ColumnTransfo
     )
 
 
-def _check_missing(features: "pd.DataFrame", name: str, pipeline: Pipeline | None = None) -> None:
-    """Refuse missing and infinite values, unless the pipeline imputes."""
+def _check_missing(features: "pd.DataFrame", name: str, imputes: bool) -> None:
+    """Refuse infinite numbers, and missing ones unless they are imputed."""
     types = _pandas().api.types
-    imputes = pipeline is not None and "simpleimputer" in str(pipeline).lower()
     for column in features:
         values = features[column]
         number = types.is_numeric_dtype(values) and not types.is_bool_dtype(values)
