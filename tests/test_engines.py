@@ -28,8 +28,8 @@ def served(paper_split):
     return model, Q, index, queries, distances, neighbors
 
 
-def same_neighbors(found, served, most=0.002):
-    """Equal, or, for very few, at a distance that float32 cannot tell from the right one."""
+def same_neighbors(found, served, most=0.0):
+    """Equal; or, for that share, at a distance that float32 cannot tell from the right one."""
     model, Q, _, _, distances, neighbors = served
     found = np.asarray(found)
     assert found.shape == neighbors.shape
@@ -38,7 +38,7 @@ def same_neighbors(found, served, most=0.002):
     X = model._fit_X
     for query, rank in different:
         pair = np.stack([Q[query], X[found[query, rank]]])[None]
-        assert model.pair_distance(pair)[0] == pytest.approx(distances[query, rank], rel=1e-4)
+        assert model.pair_distance(pair)[0] == pytest.approx(distances[query, rank], rel=2e-3)
 
 
 def recall(found, served):
