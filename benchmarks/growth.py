@@ -2,7 +2,7 @@
 
     python benchmarks/growth.py [--over n d m] [--out results/growth.json]
 
-A mixture of Gaussians, a gap of 1e-2, approximate neighbours throughout. The loss is a sum over the
+A mixture of Gaussians, a gap of 1e-3, approximate neighbours throughout. The loss is a sum over the
 rows, so the penalty grows with them (regularization n / 10,000): every size is the same problem.
 Prints the fitted exponents; writes the curves and a picture of them.
 """
@@ -34,7 +34,7 @@ def measure(n: int, d: int, m: int) -> dict[str, Any]:
     model = PLML(
         n_bases=m,
         regularization=n / 10_000,
-        tol=1e-2,
+        tol=1e-3,
         neighbor_search="approximate",
         random_state=0,
     )

@@ -1,5 +1,6 @@
 """Sphinx configuration: pydata theme, gallery of the examples, no network."""
 
+import re
 import warnings
 
 import plml
@@ -48,8 +49,14 @@ sphinx_gallery_conf = {
 warnings.filterwarnings("ignore", message=".*non-interactive.*")
 
 
+#: Roles of scikit-learn's own documentation in docstrings that are inherited from it.
+_ELSEWHERE = re.compile(r":(?:ref|term):`([^`<]+?)(?: *<[^>]*>)?`")
+
+
 def formulas_as_they_are(app, what, name, obj, options, lines):
     """Indented lines behind a paragraph are formulas: shown literally."""
+    text = _ELSEWHERE.sub(r"\1", "\n".join(lines))
+    lines[:] = text.split("\n")
     result = []
     section = False
     for number, line in enumerate(lines):

@@ -94,7 +94,8 @@ def test_selection_by_default(files, tmp_path, capsys):
 
 def changed(files, folder, change):
     table = pd.read_csv(files / "train.csv")
-    change(table)
+    new = change(table)
+    table = table if new is None else new
     table.to_csv(folder / "changed.csv", index=False)
     return folder / "changed.csv"
 
@@ -122,13 +123,13 @@ def dates(table):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda t: t.drop(columns="grape", inplace=True), "has no column 'grape'; it has 'alc"),
+        (lambda t: t.drop(columns="grape"), "has no column 'grape'; it has 'alc"),
         (lambda t: t.__setitem__("name", [f"bottle {i}" for i in range(120)]), "--drop it"),
         (lambda t: t.__setitem__("grape", "one"), "one class only"),
         (lambda t: t.__setitem__("ash", np.inf), "column 'ash' holds infinite values"),
         (lambda t: t.loc.__setitem__((3, "grape"), None), "no label in 1 rows, the first is row 3"),
-        (lambda t: t.drop(columns=t.columns[:-1], inplace=True), "no column beside 'grape'"),
-        (lambda t: t.drop(index=t.index, inplace=True), "has no rows"),
+        (lambda t: t.drop(columns=t.columns[:-1]), "no column beside 'grape'"),
+        (lambda t: t.drop(index=t.index), "has no rows"),
     ],
 )
 def test_bad_tables_end_in_one_line(files, tmp_path, capsys, change, words):

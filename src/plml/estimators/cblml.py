@@ -43,7 +43,8 @@ class CBLML(LargeMarginClassifier):
         Same-class and other-class neighbours that make the triplets of an instance.
     n_neighbors : int
         Neighbours that vote.
-    tol, max_iter, solver, neighbor_search, search_backend, device, n_jobs, working_memory,
+    tol, max_iter, solver, neighbor_search, search_backend, device, n_jobs, working_memory
+        As in ``PLML``.
     random_state, verbose
         As in ``PLML``.
 

@@ -51,7 +51,7 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
     Attributes
     ----------
     components_ : (rank, d) array
-        The linear map of the metric, M = components_^T components_.
+        The linear map of the metric, ``M = components_^T components_``.
     basis_metrics_ : (1, d, d) array
         The metric M.
     objective_ : float

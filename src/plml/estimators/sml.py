@@ -47,7 +47,7 @@ class SML(GlobalMetric, LargeMarginClassifier):
     Attributes
     ----------
     components_ : (rank, d) array
-        The linear map of the metric, M = components_^T components_.
+        The linear map of the metric, ``M = components_^T components_``.
     basis_metrics_ : (1, d, d) array
         The metric M.
     objective_, dual_gap_, n_iter_, history_
