@@ -1,8 +1,8 @@
 """NumPy and PyTorch beneath one array namespace, and what the array API lacks.
 
 The stages and solvers are written against the array namespace of their input
-(array-api-compat). What it has no word for lies here: a choice of device, inner products
-accumulated in float64, segment sums, the largest entries of a row, sparse products.
+(array-api-compat). What it has no word for lies here: a choice of device, inner products, segment
+sums, the largest entries of a row, sparse products.
 """
 
 import warnings
@@ -81,12 +81,12 @@ def to_device(x: Array, device: str) -> Array:
     ``"torch"`` is PyTorch on the processor, so that the same code can be tested without a GPU.
     A tensor that is already on a GPU stays there.
     """
+    if is_tensor(x) and x.is_cuda:
+        return x
     if device == "cpu":
         return on_host(x)
     import torch
 
-    if is_tensor(x) and x.is_cuda:
-        return x
     place = "cpu" if device == "torch" else device
     return torch.as_tensor(x, device=place) if is_tensor(x) else torch.tensor(x, device=place)
 
@@ -130,7 +130,7 @@ def total(x: Array) -> Array:
 
 
 def fetch(*values: Array) -> list[Any]:
-    """Numbers as floats and arrays as float64 NumPy arrays, brought to the host in one transfer."""
+    """Numbers as floats and arrays as NumPy arrays, brought to the host in one transfer."""
     tensors = [value for value in values if is_tensor(value)]
     if not tensors:
         return [value if np.ndim(value) else float(value) for value in values]

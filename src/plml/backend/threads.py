@@ -61,6 +61,7 @@ class Crew:
 
     def cut(self, n: int, largest: int, smallest: int = 256) -> list[slice]:
         """Rows 0 to n in blocks within the two sizes, as many for everyone."""
+        smallest = min(smallest, max(largest, 1))
         n_blocks = -(-n // max(largest, smallest))
         n_blocks = -(-n_blocks // self.size) * self.size
         size = max(smallest, -(-n // max(n_blocks, 1)))

@@ -68,7 +68,10 @@ def cross_validate_path(
     splits = _checked_splits(cv, X, y, estimator.n_neighbors)
     n_jobs = 1 if is_tensor(X) else n_jobs  # one GPU
     jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(_fold_path)(clone(estimator).set_params(verbose=0), X, y, train, test, values, tol)
+        # Threads are those that the folds at the same time leave each other.
+        delayed(_fold_path)(
+            clone(estimator).set_params(verbose=0, n_jobs=None), X, y, train, test, values, tol
+        )
         for train, test in splits
     )
     folds = []
@@ -123,14 +126,15 @@ def _fold_path(
     X_train, y_train = X[like(np.arange(len(y))[train], X)], y[train]
     X_test = X[like(np.arange(len(y))[test], X)]
     estimator._remember(on_host(X_train), y_train, np.arange(y.max() + 1))
-    preparation = estimator._prepare(X_train, y_train)
     scores, gaps, gamma = [], [], None
-    for value in values:
-        metrics = estimator._learn_metrics(X_train, preparation, float(value), tol, gamma)
-        gamma = metrics.gamma
-        estimator._set_fitted(X_train, preparation, metrics)
-        scores.append(np.mean(estimator._predict_codes(X_test) == y[test]))
-        gaps.append(metrics.gap)
+    with estimator._threads():
+        preparation = estimator._prepare(X_train, y_train)
+        for value in values:
+            metrics = estimator._learn_metrics(X_train, preparation, float(value), tol, gamma)
+            gamma = metrics.gamma
+            estimator._set_fitted(X_train, preparation, metrics)
+            scores.append(np.mean(estimator._predict_codes(X_test) == y[test]))
+            gaps.append(metrics.gap)
     return np.array(scores), np.array(gaps)
 
 

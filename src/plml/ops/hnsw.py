@@ -32,8 +32,10 @@ class NavigableGraph:
             return np.broadcast_to(np.arange(n), (len(queries), n)).copy()
         found = self._index.search(self._single(queries), k)[1]
         short = (found < 0).any(axis=1)
-        if short.any():  # the walk ended early: any rows will do, they are measured afterwards
-            found[short] = np.where(found[short] < 0, np.arange(k), found[short])
+        for row in np.flatnonzero(short):  # the walk ended early: other rows are measured instead
+            more = np.setdiff1d(np.arange(min(2 * k, n)), found[row])
+            missing = found[row] < 0
+            found[row, missing] = more[: missing.sum()]
         return found
 
     def _single(self, X: np.ndarray) -> np.ndarray:

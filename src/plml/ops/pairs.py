@@ -63,8 +63,9 @@ class PairOperator:
         width = d * self.n_bases if self._narrow else d
         elements = share_of_memory(X, _BLOCK_ELEMENTS)
         self._blocks = self.crew.cut(n, elements // max(width, 1))
-        on_processor = not is_tensor(X)
-        pair_block = _PAIR_BLOCK if on_processor else elements // max(d, 1)
+        pair_block = max(1, elements // max(d, 1))
+        if not is_tensor(X):
+            pair_block = min(_PAIR_BLOCK, pair_block)
         self._pair_blocks = self.crew.cut(len(pairs), pair_block)
         self._members = [] if self._narrow else self._rows_that_matter()
         # A basis and a run of blocks: enough pieces for everyone even where there is one basis.
