@@ -36,9 +36,9 @@ class SML(GlobalMetric, LargeMarginClassifier):
     solver, neighbor_search, search_backend, working_memory
         As in ``PLML``.
     device : str
-        Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Tensors on a GPU
-        are worked on where they are, and predictions follow their queries. Fitted attributes are
-        NumPy arrays in any case, and a model predicts on any machine.
+        Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Training tensors
+        on a GPU are worked on where they are; predictions go where their queries came from. Fitted
+        attributes are NumPy arrays in any case, and a model predicts on any machine.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
     verbose : int
