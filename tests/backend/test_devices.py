@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from plml.backend.arrays import (
     check_device,
     fetch,
     largest_of_rows,
+    lost_in_products,
     on_host,
     segment_sum,
     to_device,
@@ -237,34 +239,142 @@ def test_a_model_fitted_on_a_gpu_predicts_without_one(digits, tmp_path):
     assert done.stdout.split() == [str(label) for label in expected]
 
 
+def test_an_iteration_waits_for_the_gpu_only_to_decide(digits):
+    """Stage 2 asks the device for numbers once a look and once a trial, and for nothing else."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    X, y, _, _ = digits
+    placed = to_device(X.astype(np.float32), "cuda")
+    triplets = neighbor_triplets(ExactNeighbors(X, y), 3, 3)
+    weights = to_device(np.ones((len(X), 1), dtype=np.float32), "cuda")
+
+    def waits(max_iter):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                found = learn_metrics(
+                    placed, weights, triplets, 1.0, 1.0, solver="auto", tol=1e-12, max_iter=max_iter
+                )
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        return sum("synchroniz" in str(warning.message) for warning in seen), found.n_iter
+
+    (few, short), (many, long) = waits(10), waits(40)
+    assert long - short >= 20
+    assert many - few <= 2 * (long - short)
+
+
 class TestTensors:
-    torch = None
+    """Tensors in, tensors out, where they were: on the processor and, where there is one, a GPU."""
 
-    @pytest.fixture(autouse=True)
-    def _torch(self):
-        self.torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    @pytest.fixture(params=DEVICES[1:])
+    def tensor(self, request):
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+        place = "cpu" if request.param == "torch" else request.param
+        return lambda values, **how: torch.tensor(values, device=place, **how)
 
-    def test_predictions_follow_their_input(self, digits):
+    @pytest.fixture(params=["cpu", "own"])
+    def model(self, request, tensor):
+        """Told to work on the processor, and told to work where the tensors are."""
+        on_gpu = tensor([0.0]).is_cuda
+        device = "cpu" if request.param == "cpu" else "cuda" if on_gpu else "torch"
+        return PLML(n_bases=5, random_state=0, device=device)
+
+    def test_results_follow_their_input(self, digits, tensor, model):
         X, y, X_test, _ = digits
-        model = PLML(n_bases=5, random_state=0, device="torch")
-        expected = model.fit(X, y).predict(X_test)
-        model.fit(self.torch.tensor(X), self.torch.tensor(y))
-        queries = self.torch.tensor(X_test)
-        found = model.predict(queries)
-        assert isinstance(found, self.torch.Tensor)
-        np.testing.assert_array_equal(found.numpy(), expected)
+        labels = PLML(n_bases=5, random_state=0).fit(X, y).predict(X_test)
+        model.fit(tensor(X), tensor(y))
+        queries = tensor(X_test)
+        assert np.mean(on_host(model.predict(queries)) == labels) >= 0.99
+        methods = ("predict", "predict_proba", "local_weights", "query_vectors")
+        for method in (*methods, "get_mahalanobis_matrix"):
+            found, on_numpy = (getattr(model, method)(x[:50]) for x in (queries, X_test))
+            assert found.device == queries.device, method
+            assert isinstance(on_numpy, np.ndarray), method
+            np.testing.assert_allclose(on_host(found), on_numpy, rtol=1e-9, atol=1e-9)
         distances, indices = model.kneighbors(queries, 2)
-        assert isinstance(distances, self.torch.Tensor)
-        assert isinstance(indices, self.torch.Tensor)
-        assert isinstance(model.predict_proba(queries), self.torch.Tensor)
-        assert isinstance(model.predict(X_test), np.ndarray)
+        assert distances.device == indices.device == queries.device
+        np.testing.assert_array_equal(on_host(indices), model.kneighbors(X_test, 2)[1])
+        np.testing.assert_array_equal(
+            model.explain(queries[:3]).neighbors, model.explain(X_test[:3]).neighbors
+        )
 
-    def test_bad_tensors_are_refused(self, digits):
-        X, y, _, _ = digits
-        bad = self.torch.tensor(X)
-        bad[3, 2] = float("nan")
-        with pytest.raises(ValueError, match="NaN"):
-            PLML(device="torch").fit(bad, y)
+    def test_queries_on_a_gpu_are_not_copied_to_the_host(self, digits, tensor, model, monkeypatch):
+        X, y, X_test, _ = digits
+        queries = tensor(X_test)
+        if not queries.is_cuda:
+            pytest.skip("these tensors are on the host")
+        model.fit(X, y).predict(queries)
+        monkeypatch.setattr(model, "_validate_on_host", None)
+        assert model.predict(queries).is_cuda
+
+    def test_transformed_where_they_are(self, digits, tensor):
+        X, y, X_test, _ = digits
+        model = SML().fit(X, y)
+        found = model.transform(tensor(X_test))
+        np.testing.assert_allclose(on_host(found), model.transform(X_test), atol=1e-12)
+
+    def test_labels_that_are_not_numbers(self, digits, tensor, model):
+        X, y, X_test, _ = digits
+        names = np.array([f"digit {label}" for label in y])
+        found = model.fit(tensor(X), names).predict(tensor(X_test))
+        assert isinstance(found, np.ndarray)
+        assert set(found) <= set(names)
+
+    @pytest.mark.parametrize("change", ["nan", "huge", "narrow", "flat", "empty"])
+    def test_bad_tensors_are_refused(self, digits, tensor, model, change):
+        X, y, X_test, _ = digits
+        model.fit(X, y)
+        bad = X_test.copy()
+        bad[3, 2] = {"nan": np.nan, "huge": 1e300}.get(change, 0.0)
+        bad = {"narrow": bad[:, :-1], "flat": bad[0], "empty": bad[:0]}.get(change, bad)
+        with pytest.raises(ValueError) as on_host_error:
+            model.predict(bad)
+        with pytest.raises(ValueError) as error:
+            model.predict(tensor(bad))
+        assert str(error.value).split(".")[0] == str(on_host_error.value).split(".")[0]
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int64", "bool"])
+    def test_other_dtypes(self, digits, tensor, model, dtype):
+        import torch
+
+        X, y, X_test, _ = digits
+        queries = tensor(2 * X_test).to(getattr(torch, dtype))
+        model.fit(X, y)
+        expected = model.predict(on_host(queries.to(torch.float64)))
+        assert np.mean(on_host(model.predict(queries)) == expected) >= 0.99
+
+    def test_half_precision_and_gradients_around_do_not_matter(self, digits, tensor, model):
+        import torch
+
+        X, y, X_test, _ = digits
+        expected = model.fit(tensor(X), y).kneighbors(tensor(X_test), 5, return_distance=False)
+        queries = tensor(X_test, requires_grad=True)
+        with torch.autocast(queries.device.type, dtype=torch.bfloat16):
+            model.fit(tensor(X), y)
+            found = model.kneighbors(queries, 5, return_distance=False)
+        assert not found.requires_grad
+        np.testing.assert_array_equal(on_host(found), on_host(expected))
+
+    def test_neighbors_stay_exact_with_shorter_products(self, rng, tensor):
+        import torch
+
+        X = rng.normal(size=(3000, 64)).astype(np.float32)
+        expected = euclidean_neighbors(X.astype(np.float64), 5)
+        placed = tensor(X)
+        matmul = (torch.backends.cuda if placed.is_cuda else torch.backends.mkldnn).matmul
+        if not hasattr(matmul, "fp32_precision"):
+            pytest.skip("this PyTorch has no such setting")
+        matmul.fp32_precision = "tf32"
+        try:
+            assert lost_in_products(placed) == 2.0**-11
+            found = euclidean_neighbors(placed, 5)
+        finally:
+            matmul.fp32_precision = "ieee"
+        assert lost_in_products(placed) == 0.0
+        np.testing.assert_array_equal(on_host(found[1]), expected[1])
 
 
 def test_without_torch_one_line_says_what_to_install():

@@ -5,9 +5,10 @@ The stages and solvers are written against the array namespace of their input
 sums, the largest entries of a row, sparse products.
 """
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from math import inf
 from typing import Any
@@ -81,7 +82,7 @@ def to_device(x: Array, device: str) -> Array:
     ``"torch"`` is PyTorch on the processor, so that the same code can be tested without a GPU.
     A tensor that is already on a GPU stays there.
     """
-    if is_tensor(x) and x.is_cuda:
+    if is_on_gpu(x):
         return x
     if device == "cpu":
         return on_host(x)
@@ -93,7 +94,10 @@ def to_device(x: Array, device: str) -> Array:
 
 def on_host(x: Array) -> np.ndarray:
     """The same values as a NumPy array."""
-    return x.detach().cpu().numpy() if is_tensor(x) else np.asarray(x)
+    if not is_tensor(x):
+        return np.asarray(x)
+    x = x.detach().cpu()
+    return (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()
 
 
 def like(values: Any, x: Array, dtype: Any = None) -> Array:
@@ -104,6 +108,11 @@ def like(values: Any, x: Array, dtype: Any = None) -> Array:
 
     values = values if is_tensor(values) else torch.from_numpy(np.ascontiguousarray(values))
     return values.to(device=x.device, dtype=dtype)
+
+
+def is_on_gpu(x: object) -> bool:
+    """Whether x is a tensor on a GPU."""
+    return is_tensor(x) and x.is_cuda  # type: ignore[attr-defined]
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -205,12 +214,41 @@ def share_of_memory(x: Array, on_processor: int) -> int:
     a GPU, and no more than ``working_memory`` allows.
     """
     elements = on_processor
-    if is_tensor(x) and x.is_cuda:
+    if is_on_gpu(x):
         import torch
 
         free, _ = torch.cuda.mem_get_info(x.device)
         elements = max(on_processor, free // (16 * x.element_size()))
     return int(max(1, min(elements, _LARGEST_BLOCK.get())))
+
+
+def lost_in_products(x: Array) -> float:
+    """What is rounded off the float32 factors of a product before they are multiplied.
+
+    Nothing, unless PyTorch was told to multiply in a shorter format.
+    """
+    if not is_tensor(x):
+        return 0.0
+    import torch
+
+    kind = torch.backends.cuda if x.is_cuda else torch.backends.mkldnn
+    precision = getattr(getattr(kind, "matmul", None), "fp32_precision", None)
+    if precision is None:  # PyTorch up to 2.8
+        shorter = x.is_cuda and torch.backends.cuda.matmul.allow_tf32
+        precision = "tf32" if shorter else "ieee"
+    return {"tf32": 2.0**-11, "bf16": 2.0**-8}.get(precision, 0.0)
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Neither PyTorch's automatic half precision nor its record of gradients."""
+    torch = sys.modules.get("torch")  # if nobody has imported it, there is no tensor
+    if torch is None:
+        yield
+        return
+    gpu = torch.autocast("cuda", enabled=False) if torch.cuda.is_available() else nullcontext()
+    with torch.no_grad(), torch.autocast("cpu", enabled=False), gpu:
+        yield
 
 
 def sparse_product(matrix: sparse.csr_array, like_x: Array) -> Callable[[Array], Array]:
@@ -240,6 +278,7 @@ class Edges:
     def __init__(self, pairs: np.ndarray, n: int, like_x: Array) -> None:
         self.n = n
         self._order, self._indptr, self._indices = _compressed(pairs[:, 0], pairs[:, 1], n)
+        self._starts = self._indptr  # stays on the host: slicing must not wait for a device
         if is_tensor(like_x):
             transposed = _compressed(pairs[:, 1], pairs[:, 0], n)
             self._transposed = [like(part, like_x) for part in transposed]
@@ -252,9 +291,9 @@ class Edges:
 
     def product(self, entries: Array, x: Array, rows: slice) -> tuple[Array, Array]:
         """Row sums of some rows of the matrix, and those rows of its product with x."""
-        indptr = self._indptr[rows.start : rows.stop + 1]
-        first, last = int(indptr[0]), int(indptr[-1])
-        parts = (entries[first:last], self._indices[first:last], indptr - first)
+        first, last = (int(self._starts[row]) for row in (rows.start, rows.stop))
+        indptr = self._indptr[rows.start : rows.stop + 1] - first
+        parts = (entries[first:last], self._indices[first:last], indptr)
         shape = (rows.stop - rows.start, self.n)
         if not is_tensor(x):
             matrix = sparse.csr_array(parts, shape=shape)

@@ -15,9 +15,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from plml.backend.arrays import (
     Array,
+    as_written,
     check_device,
+    is_on_gpu,
     is_tensor,
     like,
+    namespace,
     on_host,
     to_device,
     working_memory,
@@ -67,8 +70,9 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 f"n_neighbors={self.n_neighbors} is more than the {len(X)} training rows"
             )
         self._remember(X, codes, classes)
+        stays = is_on_gpu(tensor) and str(tensor.dtype).endswith(X.dtype.name)
         with self._threads():
-            self._learn(self._place(tensor if _stays(tensor, X) else X), codes)
+            self._learn(self._place(tensor if stays else X), codes)
         for trouble in self._troubles():
             warnings.warn(trouble, stacklevel=2 + FRAMES)
         return self
@@ -81,7 +85,10 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         X : (n_queries, n_features) array or data frame
         """
         check_is_fitted(self)
-        return follow(self.classes_[self._predict_codes(self._validate_queries(X))], X)
+        codes = self._predict_codes(self._validate_queries(X))
+        if self.classes_.dtype.kind in "biuf":
+            return follow(like(self.classes_, codes)[codes], X)
+        return self.classes_[on_host(codes)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Share of the nearest training instances in each class, columns as in ``classes_``.
@@ -114,9 +121,9 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """
         squared, neighbors = self._found(X, n_neighbors)
         neighbors = follow(neighbors, X)
-        return (follow(np.sqrt(squared), X), neighbors) if return_distance else neighbors
+        return (follow(squared**0.5, X), neighbors) if return_distance else neighbors
 
-    def _found(self, X: Any, n_neighbors: int | None) -> tuple[np.ndarray, np.ndarray]:
+    def _found(self, X: Any, n_neighbors: int | None) -> tuple[Array, Array]:
         """Squared distances and indices of the neighbours, for arguments as a user gives them."""
         check_is_fitted(self)
         k = self.n_neighbors if n_neighbors is None else n_neighbors
@@ -129,8 +136,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         queries = None if X is None else self._validate_queries(X)
         with self._threads():
-            squared, neighbors = (on_host(part) for part in self._search(queries, int(k)))
-        return squared, neighbors
+            return self._search(queries, int(k))
 
     def get_mahalanobis_matrix(self, X: Any = None) -> np.ndarray:
         """The metric matrix at each point, (n_queries, n_features, n_features).
@@ -173,10 +179,10 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return ()
 
     @abstractmethod
-    def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _search(self, X: Array | None, k: int) -> tuple[Array, Array]:
         """Squared distances and indices of the k nearest; None: of the training instances."""
 
-    def _nearest(self, X: np.ndarray, k: int) -> Array:
+    def _nearest(self, X: Array, k: int) -> Array:
         """Indices of the k nearest in any order, for a vote."""
         return self._search(X, k)[1]
 
@@ -185,7 +191,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Squared distances between rows."""
 
     @abstractmethod
-    def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
+    def _metrics_at(self, X: Array | None) -> Array:
         """(n, d, d) metric matrices; None: at the training instances."""
 
     def _remember(self, X: np.ndarray, codes: np.ndarray, classes: np.ndarray) -> None:
@@ -194,19 +200,35 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self._fit_X = X
         self._fit_codes = codes
 
-    def _shares(self, X: np.ndarray) -> np.ndarray:
+    def _shares(self, X: Array) -> Array:
         if self.n_neighbors > len(self._fit_X):
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} is more than the {len(self._fit_X)} training rows"
             )
         with self._threads():
-            neighbors = on_host(self._nearest(X, self.n_neighbors))
-        return vote(self._fit_codes[neighbors], len(self.classes_))
+            neighbors = self._nearest(X, self.n_neighbors)
+            codes = like(self._fit_codes, neighbors)
+            return vote(codes[neighbors], len(self.classes_))
 
-    def _predict_codes(self, X: np.ndarray) -> np.ndarray:
-        return self._shares(X).argmax(axis=1)
+    def _predict_codes(self, X: Array) -> Array:
+        shares = self._shares(X)
+        return namespace(shares).argmax(shares, axis=1)
 
-    def _validate_queries(self, X: Any) -> np.ndarray:
+    def _validate_queries(self, X: Any) -> Array:
+        """Checked queries: a NumPy array, or the tensor itself where it can stay on its GPU."""
+        if is_on_gpu(X) and hasattr(self, "device") and self._is_fine(X):
+            return X.detach()
+        return self._validate_on_host(X)
+
+    def _is_fine(self, X: Array) -> bool:
+        """Whether a tensor needs no conversion and no complaint."""
+        if X.ndim != 2 or X.shape[1] != self.n_features_in_ or not len(X):
+            return False
+        dtype = str(X.dtype).rpartition(".")[2]
+        # NaN is not below any limit.
+        return dtype in ("float32", "float64") and bool(X.abs().max() <= _limit(dtype))
+
+    def _validate_on_host(self, X: Any) -> np.ndarray:
         names, fitted_names = _column_names(X), getattr(self, "feature_names_in_", None)
         X = validate_data(self, on_host(X) if is_tensor(X) else X, dtype=FLOAT_TYPES, reset=False)
         if names is not None and fitted_names is not None and list(names) != list(fitted_names):
@@ -247,19 +269,14 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _threads(self) -> Iterator[None]:
         """The threads and the memory that the parameters allow."""
         memory = getattr(self, "working_memory", None)
-        with limit_threads(getattr(self, "n_jobs", None)), working_memory(memory):
+        n_jobs = getattr(self, "n_jobs", None)
+        with limit_threads(n_jobs), working_memory(memory), as_written():
             yield
 
 
-def _stays(tensor: Any, validated: np.ndarray) -> bool:
-    """Whether a tensor on a GPU can be used as it is."""
-    on_gpu = is_tensor(tensor) and tensor.is_cuda
-    return bool(on_gpu and str(tensor.dtype).endswith(validated.dtype.name))
-
-
-def follow(result: np.ndarray, X: Any) -> Array:
-    """A result where the query came from: tensors for tensors, where labels are numbers."""
-    return like(result, X) if is_tensor(X) and result.dtype.kind in "biuf" else result
+def follow(result: Array, X: Any) -> Array:
+    """A result where the query came from: tensors for tensors, else NumPy arrays."""
+    return like(result, X) if is_tensor(X) else on_host(result)
 
 
 def class_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -91,9 +91,11 @@ class BasisMetricClassifier(NeighborClassifier):
         """
         check_is_fitted(self)
         queries = None if X is None else self._validate_queries(X)
-        points = self._fit_X if queries is None else queries
         with self._threads():
-            return follow(query_vectors(points, self._weights(queries), self.basis_metrics_), X)
+            weights = self._weights(queries)
+            points = like(self._fit_X if queries is None else queries, weights)
+            vectors = query_vectors(points, weights, like(self.basis_metrics_, weights))
+            return follow(vectors, X)
 
     def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
         """The prediction of each query, its nearest training cases, and what made them near.
@@ -107,17 +109,17 @@ class BasisMetricClassifier(NeighborClassifier):
         n_neighbors : neighbours a query; by default the ``n_neighbors`` of the estimator
         """
         squared, neighbors = self._found(X, n_neighbors)
-        queries = self._fit_X if X is None else self._validate_queries(X)
+        squared, neighbors = on_host(squared), on_host(neighbors)
+        queries = self._fit_X if X is None else self._validate_on_host(X)
         with self._threads():
-            metrics = self._metrics_at(None if X is None else queries)
+            metrics = on_host(self._metrics_at(None if X is None else queries))
         values = self._fit_X[neighbors]
         spread = self._fit_X.std(axis=0, dtype=np.float64)
         mean = np.tensordot(self.weights_.mean(axis=0, dtype=np.float64), self.basis_metrics_, 1)
-        voters = self._fit_codes[neighbors[:, : self.n_neighbors]]
+        voters = neighbors[:, : self.n_neighbors]
         if neighbors.shape[1] < self.n_neighbors:
-            _, more = self._found(X, self.n_neighbors)
-            voters = self._fit_codes[more]
-        votes = vote(voters, len(self.classes_))
+            voters = on_host(self._found(X, self.n_neighbors)[1])
+        votes = vote(self._fit_codes[voters], len(self.classes_))
         names = getattr(self, "feature_names_in_", None)
         return Explanation(
             predictions=self.classes_[votes.argmax(axis=1)],
@@ -141,14 +143,14 @@ class BasisMetricClassifier(NeighborClassifier):
     def _weights_at(self, X: Array) -> Array:
         """(n_queries, m) weights of new points, where these are."""
 
-    def _weights(self, X: np.ndarray | None) -> np.ndarray:
-        return self.weights_ if X is None else on_host(self._weights_at(self._place(X)))
+    def _weights(self, X: Array | None) -> Array:
+        return self.weights_ if X is None else self._weights_at(self._place(X))
 
     def _placed(self, like_x: Array) -> "Placed":
         """What a search needs, on the device of an array; made once a device."""
         if not hasattr(self, "_copies"):
             self._copies: dict[str, Placed] = {}
-        key = str(device(like_x))
+        key = f"{type(like_x).__module__} {device(like_x)}"
         if key not in self._copies:
             X, weights, M = (
                 like(array, like_x) for array in (self._fit_X, self.weights_, self.basis_metrics_)
@@ -165,21 +167,22 @@ class BasisMetricClassifier(NeighborClassifier):
         """Without the copies on devices: they are made again where the model goes."""
         return {name: value for name, value in super().__getstate__().items() if name != "_copies"}
 
-    def _search(self, X: np.ndarray | None, k: int) -> tuple[Array, Array]:
+    def _search(self, X: Array | None, k: int) -> tuple[Array, Array]:
         Q = self._place(self._fit_X if X is None else X)
         placed = self._placed(Q)
         if X is None:
             return placed.metric_index.search(Q, placed.weights, k, like(np.arange(len(Q)), Q))
         return placed.metric_index.search(Q, self._weights_at(Q), k)
 
-    def _nearest(self, X: np.ndarray, k: int) -> Array:
+    def _nearest(self, X: Array, k: int) -> Array:
         Q = self._place(X)
         return self._placed(Q).metric_index.nearest(Q, self._weights_at(Q), k)
 
     def _squared_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         candidates = np.arange(len(second))[:, None]
-        weights = self._weights(first)
+        weights = on_host(self._weights(first))
         return local_pairs(first, weights, self.basis_metrics_, second, candidates)[:, 0]
 
-    def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
-        return combine_bases(self._weights(X), self.basis_metrics_)
+    def _metrics_at(self, X: Array | None) -> Array:
+        weights = self._weights(X)
+        return combine_bases(weights, like(self.basis_metrics_, weights))

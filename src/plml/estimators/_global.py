@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from plml.backend.arrays import Array, namespace
+from plml.backend.arrays import Array, like, namespace
 from plml.estimators._base import follow
 from plml.ops.projections import psd_factor
 
@@ -34,7 +34,8 @@ class GlobalMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         (n_queries, rank of the metric) array
         """
         check_is_fitted(self)
-        return follow(self._validate_queries(X) @ self.components_.T, X)
+        queries = self._validate_queries(X)
+        return follow(queries @ like(self.components_.T, queries, queries.dtype), X)
 
     def _set_components(self) -> None:
         M = self.basis_metrics_[0]
@@ -48,7 +49,7 @@ class GlobalMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _weights_at(self, X: Array) -> Array:
         return namespace(X).ones_like(X[:, :1])
 
-    def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
+    def _metrics_at(self, X: Array | None) -> np.ndarray:
         """The one matrix at every point, as a read-only view."""
         n = len(self._fit_X if X is None else X)
         return np.broadcast_to(self.basis_metrics_[0], (n, *self.basis_metrics_.shape[1:]))

@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from plml.backend.arrays import Array, like
+from plml.backend.arrays import Array, like, on_host
 from plml.estimators._base import NeighborClassifier
 from plml.estimators._large_margin import classes_of_one, zero_metric
 from plml.progress import gap_progress
@@ -156,7 +156,7 @@ class LargeMarginNeighbors(NeighborClassifier):
                 f"standardise the features, or raise max_iter={self.max_iter} or tol"
             )
 
-    def _shares(self, X: np.ndarray) -> np.ndarray:
+    def _shares(self, X: Array) -> Array:
         """Votes, or with the energy rule the softmax of minus the energies."""
         if self.decision == "neighbors":
             return super()._shares(X)
@@ -165,7 +165,7 @@ class LargeMarginNeighbors(NeighborClassifier):
             raise ValueError('decision="energy" needs one metric a class: leave n_metrics=None')
         with self._threads():
             data = self._lmnn_data(self._fit_X, self._fit_codes, self._groups, self._targets)
-            energy = energies(data, M, self._in_units(X), len(self.classes_))
+            energy = energies(data, M, self._in_units(on_host(X)), len(self.classes_))
         return softmax(-energy, axis=1)
 
     @property

@@ -133,7 +133,7 @@ def _fold_path(
             metrics = estimator._learn_metrics(X_train, preparation, float(value), tol, gamma)
             gamma = metrics.gamma
             estimator._set_fitted(X_train, preparation, metrics)
-            scores.append(np.mean(estimator._predict_codes(X_test) == y[test]))
+            scores.append(np.mean(on_host(estimator._predict_codes(X_test)) == y[test]))
             gaps.append(metrics.gap)
     return np.array(scores), np.array(gaps)
 

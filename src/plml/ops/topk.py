@@ -20,6 +20,7 @@ from plml.backend.arrays import (
     device,
     is_tensor,
     largest_of_rows,
+    lost_in_products,
     namespace,
     row_dot,
     share_of_memory,
@@ -116,8 +117,9 @@ class InnerProductIndex:
             scores, candidates = (
                 xp.take_along_axis(part, last, axis=1) for part in (scores, candidates)
             )
-        # |float32 score - score| <= (D + 3) u |q| |v|, for the last neighbour and an outsider.
-        bound = 2 * (queries.shape[1] + 3) * _ROUNDOFF_32
+        # |float32 score - score| <= (D + 3) u |q| |v|, for the last neighbour and an outsider,
+        # and both factors of every product where these are shortened.
+        bound = 2 * (queries.shape[1] + 3) * _ROUNDOFF_32 + 5 * lost_in_products(queries)
         if candidates.shape[1] > k:
             proven = scores[:, k - 1] - scores[:, k] > bound
         else:

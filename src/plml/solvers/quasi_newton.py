@@ -85,8 +85,9 @@ def projected_lbfgs(
 class Memory:
     """The last steps s = x_new - x and changes y = g_new - g of the gradient, and the gradient.
 
-    Kept in place, one row a vector; what is done with them is done a block of columns at a time, so
-    that it happens in the cache.
+    Kept in place, one row a vector: g, s_1, y_1, s_2, y_2, ... A new pair takes the place of the
+    oldest, so what is used is always the first rows. What is done with them is done a block of
+    columns at a time, so that it happens in the cache.
 
     Parameters
     ----------
@@ -113,32 +114,35 @@ class Memory:
         """A step and the change of the gradient over it."""
         slot = self._slots[0] if len(self) == _MEMORY else len(self)
         self._slots.append(slot)
-        self._vectors[slot, :] = step
-        self._vectors[_MEMORY + slot, :] = change
+        self._vectors[1 + 2 * slot, :] = step
+        self._vectors[2 + 2 * slot, :] = change
 
     def gram(self, gradient: Array, free: Array) -> Array:
-        """Inner products of (s_1..s_k, y_1..y_k, g) over the free coordinates, oldest first."""
+        """Inner products of the rows in use, over the free coordinates; takes the gradient in."""
         xp = namespace(gradient)
-        self._vectors[-1, :] = gradient
-        total = xp.zeros((len(self._vectors),) * 2, dtype=xp.float64, device=device(gradient))
-        used = self._used(gradient)
+        self._vectors[0, :] = gradient
+        used = self._used
+        total = xp.zeros((len(used),) * 2, dtype=xp.float64, device=device(gradient))
         for block in self._blocks:
-            part = self._vectors[:, block][used] * free[block]
-            total[: len(part), : len(part)] += part @ part.T
-        return total[: len(used), : len(used)]
+            part = used[:, block] * free[block]
+            total += part @ part.T
+        return total
 
     def direction(self, gram: np.ndarray, free: Array) -> Array:
         """-H g over the free coordinates, zero elsewhere, by the two-loop recursion."""
-        coefficients = two_loop_coefficients(gram, len(self))
-        coefficients = like(coefficients, self._vectors, self._vectors.dtype)
-        used = self._used(free)
-        parts = [coefficients @ self._vectors[:, block][used] for block in self._blocks]
+        steps = 1 + 2 * np.array(self._slots, dtype=np.int64)
+        order = np.concatenate([steps, steps + 1, [0]])  # oldest first, the gradient last
+        coefficients = np.zeros(len(order))
+        coefficients[order] = two_loop_coefficients(gram[np.ix_(order, order)], len(self))
+        used = self._used
+        coefficients = like(coefficients, used, used.dtype)
+        parts = [coefficients @ used[:, block] for block in self._blocks]
         xp = namespace(free)
         return xp.astype(xp.concat(parts), xp.float64) * free
 
-    def _used(self, like_x: Array) -> Array:
-        rows = [*self._slots, *(_MEMORY + slot for slot in self._slots), 2 * _MEMORY]
-        return like(np.array(rows), like_x)
+    @property
+    def _used(self) -> Array:
+        return self._vectors[: 1 + 2 * len(self), :]
 
 
 class _Look(NamedTuple):
@@ -148,7 +152,7 @@ class _Look(NamedTuple):
     evaluation: Evaluation
     gradient: Array
     free: Array  # not near a bound, or not pushed outwards
-    gram: np.ndarray
+    gram: np.ndarray  # of the memory's rows
     value: float
     gap: float
     steepest: float  # largest entry of the gradient

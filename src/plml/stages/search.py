@@ -5,7 +5,7 @@ d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_
 
 import numpy as np
 
-from plml.backend.arrays import Array, device, namespace, row_dot
+from plml.backend.arrays import Array, device, namespace, row_dot, segment_sum
 from plml.backend.threads import crew
 from plml.ops.distances import grouped_pairs, local_pairs
 from plml.ops.hnsw import NavigableGraph
@@ -260,9 +260,11 @@ def _take(own: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
     return None if own is None else own[mask]
 
 
-def vote(neighbor_labels: np.ndarray, n_classes: int) -> np.ndarray:
-    """Share of the neighbours in each class: (q, k) labels -> (q, n_classes)."""
-    n_queries, k = neighbor_labels.shape
-    flat = np.arange(n_queries)[:, None] * n_classes + neighbor_labels
-    counts = np.bincount(flat.ravel(), minlength=n_queries * n_classes)
-    return counts.reshape(n_queries, n_classes) / k
+def vote(neighbor_labels: Array, n_classes: int) -> Array:
+    """Share of the neighbours in each class: (q, k) labels -> (q, n_classes) float64."""
+    xp, (n_queries, k) = namespace(neighbor_labels), neighbor_labels.shape
+    place = device(neighbor_labels)
+    flat = xp.arange(n_queries, device=place)[:, None] * n_classes + neighbor_labels
+    votes = xp.ones(n_queries * k, dtype=xp.float64, device=place)
+    counts = segment_sum(votes, xp.reshape(flat, (-1,)), n_queries * n_classes)
+    return xp.reshape(counts, (n_queries, n_classes)) / k
