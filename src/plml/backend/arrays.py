@@ -106,8 +106,11 @@ def like(values: Any, x: Array, dtype: Any = None) -> Array:
         return np.asarray(on_host(values), dtype=dtype)
     import torch
 
-    values = values if is_tensor(values) else torch.from_numpy(np.ascontiguousarray(values))
-    return values.to(device=x.device, dtype=dtype)
+    if is_tensor(values):
+        return values.to(device=x.device, dtype=dtype)
+    # From ordinary memory the driver takes a copy at once; the device need not be waited for.
+    host = torch.from_numpy(np.ascontiguousarray(values)).to(dtype)
+    return host.to(x.device, non_blocking=True)
 
 
 def is_on_gpu(x: object) -> bool:
