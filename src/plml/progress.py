@@ -18,7 +18,7 @@ def _silent(_: Iteration) -> bool:
 
 @contextmanager
 def gap_progress(title: str, tol: float, verbose: int) -> Iterator[Callback]:
-    """A solver callback that shows value and gap while the gap falls from its start to tol."""
+    """A solver callback that shows value, gap and time left while the gap falls to tol."""
     if not verbose:
         yield _silent
         return
@@ -27,8 +27,13 @@ def gap_progress(title: str, tol: float, verbose: int) -> Iterator[Callback]:
 
         def show(record: Iteration) -> bool:
             first_gap.append(record.gap)
+            fraction = _fraction(first_gap[0], record.gap, tol)
             text = f"{title}: iteration {record.iteration}, value {record.value:.6g}, "
-            advance(text + f"gap {record.gap:.1e}", _fraction(first_gap[0], record.gap, tol))
+            text += f"gap {record.gap:.1e}"
+            if 0.0 < fraction < 1.0:
+                left = record.seconds * (1.0 - fraction) / fraction
+                text += f", about {duration(left)} to go"
+            advance(text, fraction)
             return False
 
         yield show

@@ -8,6 +8,7 @@ from plml import DANN, PLML, SML
 from plml.plots import (
     ConvergenceDisplay,
     ExplanationDisplay,
+    ImportanceDisplay,
     LocalMetricDisplay,
     NeighborsDisplay,
     WeightsDisplay,
@@ -69,6 +70,26 @@ def test_local_metrics(model, digits):
     _, ax = plt.subplots()
     assert display.plot(ax=ax).ax_ is ax
     LocalMetricDisplay.from_estimator(DANN(n_neighbors=1).fit(*digits), n_points=3)
+
+
+def test_importance_shows_where_a_feature_matters(rng):
+    X = rng.normal(size=(300, 3))
+    X[:150, 0] -= 8.0
+    y = np.where(X[:, 0] < -4, X[:, 1] > 0, X[:, 2] > 0).astype(int)
+    model = PLML(n_bases=2, random_state=0).fit(X, y)
+    display = ImportanceDisplay.from_estimator(model, n_features=2)
+    assert set(display.names) == {"x1", "x2"}
+    left = display.points[:, 0] < np.median(display.points[:, 0])
+    matters = display.importance[:, display.names.index("x1")]
+    one, other = matters[left].mean(), matters[~left].mean()
+    assert max(one, other) > 2 * min(one, other)
+    average = dict(zip(display.names, display.average, strict=True))
+    assert average["x1"] == pytest.approx(model.average_importance()[1])
+    shown = display.axes_[0].collections[0].get_array()
+    expected = np.log2(display.importance[:, 0] / display.average[0])
+    np.testing.assert_allclose(np.sort(shown), np.sort(np.maximum(expected, -10)))
+    with pytest.raises(ValueError, match="DANN has no basis metrics"):
+        ImportanceDisplay.from_estimator(DANN(n_neighbors=1).fit(X, y))
 
 
 def test_weights(model):

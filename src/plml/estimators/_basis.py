@@ -97,6 +97,27 @@ class BasisMetricClassifier(NeighborClassifier):
             vectors = query_vectors(points, weights, like(self.basis_metrics_, weights))
             return follow(vectors, X)
 
+    def local_importance(self, X: Any = None) -> np.ndarray:
+        """How much each feature matters at each point, (n_queries, n_features); rows sum to one.
+
+        The share of the feature in the diagonal of M(x), in units of its spread in the training
+        data: what a difference of one standard deviation in it alone adds to the squared distance.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances
+        """
+        return self._importance(on_host(self.local_weights(X)))
+
+    def average_importance(self) -> np.ndarray:
+        """``local_importance`` under the average metric of the training instances, (n_features,)."""
+        check_is_fitted(self)
+        return self._importance(self.weights_.mean(axis=0, dtype=np.float64)[None])[0]
+
+    def _importance(self, weights: np.ndarray) -> np.ndarray:
+        diagonals = np.diagonal(self.basis_metrics_, axis1=1, axis2=2).astype(np.float64)
+        return feature_importance(weights @ diagonals, self._fit_X.std(axis=0, dtype=np.float64))
+
     def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
         """The prediction of each query, its nearest training cases, and what made them near.
 
@@ -113,9 +134,8 @@ class BasisMetricClassifier(NeighborClassifier):
         queries = self._fit_X if X is None else self._validate_on_host(X)
         with self._threads():
             metrics = on_host(self._metrics_at(None if X is None else queries))
+            weights = on_host(self._weights(None if X is None else queries))
         values = self._fit_X[neighbors]
-        spread = self._fit_X.std(axis=0, dtype=np.float64)
-        mean = np.tensordot(self.weights_.mean(axis=0, dtype=np.float64), self.basis_metrics_, 1)
         voters = neighbors[:, : self.n_neighbors]
         if neighbors.shape[1] < self.n_neighbors:
             voters = on_host(self._found(X, self.n_neighbors)[1])
@@ -129,8 +149,8 @@ class BasisMetricClassifier(NeighborClassifier):
             contributions=feature_contributions(metrics, queries[:, None, :] - values),
             queries=queries,
             neighbor_values=values,
-            importance=feature_importance(np.diagonal(metrics, axis1=1, axis2=2), spread),
-            global_importance=feature_importance(np.diagonal(mean)[None], spread)[0],
+            importance=self._importance(weights),
+            global_importance=self.average_importance(),
             metrics=metrics,
             feature_names=(
                 np.array([f"x{i}" for i in range(queries.shape[1])], dtype=object)

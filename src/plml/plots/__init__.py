@@ -7,10 +7,12 @@ from plml.plots.displays import (
     NeighborsDisplay,
     WeightsDisplay,
 )
+from plml.plots.importance import ImportanceDisplay
 
 __all__ = [
     "ConvergenceDisplay",
     "ExplanationDisplay",
+    "ImportanceDisplay",
     "LocalMetricDisplay",
     "NeighborsDisplay",
     "WeightsDisplay",

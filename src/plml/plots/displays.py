@@ -11,7 +11,8 @@ from plml.plots.style import PALETTE, axes_for, class_colors, clean, number, wra
 from plml.plots.views import View, ellipse
 
 
-def _sample(n: int, size: int, random_state: int) -> np.ndarray:
+def sample_rows(n: int, size: int, random_state: int) -> np.ndarray:
+    """Some of n rows, in their order."""
     rng = np.random.default_rng(random_state)
     return np.sort(rng.choice(n, min(size, n), replace=False))
 
@@ -55,7 +56,7 @@ class LocalMetricDisplay:
         check_is_fitted(estimator)
         X, codes = estimator._fit_X, estimator._fit_codes
         view = View.of(X, getattr(estimator, "feature_names_in_", None))
-        chosen = _sample(len(X), n_points, random_state)
+        chosen = sample_rows(len(X), n_points, random_state)
         metrics = view.metrics(np.asarray(estimator.get_mahalanobis_matrix(X[chosen])))
         centers = view.points(X[chosen])
         display = cls(
@@ -76,7 +77,7 @@ class LocalMetricDisplay:
         self.figure_, grid = axes_for(ax, (1, 1), (6.4, 5.2))
         self.ax_ = grid[0, 0]
         colors = np.array(class_colors(len(self.classes)), dtype=object)
-        shown = _sample(len(self.points), 3000, 0)
+        shown = sample_rows(len(self.points), 3000, 0)
         for code, label in enumerate(self.classes):
             mine = shown[self.codes[shown] == code]
             self.ax_.scatter(
@@ -148,7 +149,7 @@ class WeightsDisplay:
             raise ValueError(f"{type(estimator).__name__} has one metric, so no weights to show")
         X = estimator._fit_X
         view = View.of(X, getattr(estimator, "feature_names_in_", None))
-        chosen = _sample(len(X), n_points, random_state)
+        chosen = sample_rows(len(X), n_points, random_state)
         anchors = view.points(estimator.anchors_)
         display = cls(view.points(X[chosen]), estimator.weights_[chosen], anchors, view)
         return display.plot(**options)

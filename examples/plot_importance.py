@@ -1,0 +1,20 @@
+"""
+Where which feature matters
+===========================
+
+One metric for all would give every feature one weight. A local metric gives it a different one in
+different parts of the data: each panel is the same picture of the wines (first two principal
+components), coloured by how much that feature counts there, against its share under the average
+metric. Shown are the features whose importance changes most.
+"""
+
+from sklearn.datasets import load_wine
+from sklearn.preprocessing import StandardScaler
+
+from plml import PLML
+from plml.plots import ImportanceDisplay
+
+X, y = load_wine(return_X_y=True, as_frame=True)
+X = StandardScaler().set_output(transform="pandas").fit_transform(X)
+model = PLML(n_bases=5, random_state=0).fit(X, y)
+ImportanceDisplay.from_estimator(model)
