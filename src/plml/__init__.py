@@ -1,5 +1,6 @@
 """Smooth local metric learning for nearest-neighbour classification and search."""
 
+from plml.checkpoint import Checkpoint
 from plml.estimators.boostmetric import BoostMetric
 from plml.estimators.cblml import CBLML
 from plml.estimators.dann import DANN
@@ -23,6 +24,7 @@ __all__ = [
     "PLMLCV",
     "SML",
     "BoostMetric",
+    "Checkpoint",
     "KernelSVM",
     "__version__",
 ]

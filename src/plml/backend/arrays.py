@@ -109,8 +109,13 @@ def like(values: Any, x: Array, dtype: Any = None) -> Array:
     if is_tensor(values):
         return values.to(device=x.device, dtype=dtype)
     # From ordinary memory the driver takes a copy at once; the device need not be waited for.
-    host = torch.from_numpy(np.ascontiguousarray(values)).to(dtype)
+    host = torch.from_numpy(np.asarray(values, order="C")).to(dtype)
     return host.to(x.device, non_blocking=True)
+
+
+def dtype_name(dtype: Any) -> str:
+    """``"float32"`` for the dtype of any namespace."""
+    return str(np.dtype(dtype) if isinstance(dtype, type) else dtype).rpartition(".")[2]
 
 
 def is_on_gpu(x: object) -> bool:

@@ -26,7 +26,7 @@ from plml.backend.arrays import (
     working_memory,
 )
 from plml.backend.threads import limit_threads
-from plml.estimators._callbacks import FRAMES, with_callbacks
+from plml.estimators._callbacks import CONTEXT, FRAMES, with_callbacks
 from plml.stages.search import vote
 
 FLOAT_TYPES = (np.float64, np.float32)
@@ -54,7 +54,20 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         X : (n_samples, n_features) array or data frame
         y : (n_samples,) class labels
         """
+        return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any) -> Self:
         self._validate_params()
+        with all_or_nothing(self):
+            X, codes = self._validated(X, y)
+            with self._threads():
+                self._learn(self._place(X), codes)
+        for trouble in self._troubles():
+            warnings.warn(trouble, stacklevel=3 + FRAMES)
+        return self
+
+    def _validated(self, X: Any, y: Any) -> tuple[Array, np.ndarray]:
+        """Checked data and class codes, remembered; a tensor on a GPU where it can stay there."""
         check_device(self._device)
         names = _column_names(X)
         tensor = X
@@ -71,11 +84,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         self._remember(X, codes, classes)
         stays = is_on_gpu(tensor) and str(tensor.dtype).endswith(X.dtype.name)
-        with self._threads():
-            self._learn(self._place(tensor if stays else X), codes)
-        for trouble in self._troubles():
-            warnings.warn(trouble, stacklevel=2 + FRAMES)
-        return self
+        return (tensor if stays else X), codes
 
     def predict(self, X: Any) -> np.ndarray:
         """The class with the largest share in ``predict_proba``; ties to the first class.
@@ -272,6 +281,20 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         n_jobs = getattr(self, "n_jobs", None)
         with limit_threads(n_jobs), working_memory(memory), as_written():
             yield
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """A fit that ends early, by an error or by Ctrl-C, leaves the estimator as it was."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        attributes = vars(estimator)
+        for name in set(attributes) - set(before) - set(CONTEXT):
+            del attributes[name]
+        attributes.update(before)
+        raise
 
 
 def follow(result: Array, X: Any) -> Array:

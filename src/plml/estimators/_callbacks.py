@@ -8,6 +8,8 @@ from plml.solvers.problem import Callback, Iteration
 
 #: Frames that ``with_callbacks`` puts between a user's call and the method.
 FRAMES = 1
+#: Attributes that scikit-learn takes away itself when a method ends.
+CONTEXT = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks

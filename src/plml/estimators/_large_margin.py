@@ -1,19 +1,27 @@
 """Classifiers that learn basis metrics in the large-margin dual (stage 2) for given weights."""
 
+import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.backend.arrays import like, on_host
+from plml.checkpoint import NOTHING_KEPT, Checkpoint, Keep
 from plml.estimators._basis import BasisMetricClassifier
-from plml.estimators._callbacks import CallbackSupportMixin, begin_fit, end_fit, stage_callback
+from plml.estimators._callbacks import (
+    CallbackSupportMixin,
+    begin_fit,
+    end_fit,
+    stage_callback,
+    with_callbacks,
+)
 from plml.progress import gap_progress
 from plml.solvers.problem import Callback, history_arrays
 from plml.stages.metrics import Metrics, learn_metrics
@@ -32,6 +40,10 @@ class Preparation:
 
 class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
     """Stage 2 on top of whatever weights a subclass prepares in ``_prepare``."""
+
+    #: While a fit runs: where the user wants it saved, and what is kept of its parts.
+    _checkpoint: Checkpoint | None = None
+    _kept: Keep = NOTHING_KEPT
 
     _n_stages = 1
 
@@ -64,6 +76,26 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
     working_memory: float | None
     verbose: int
 
+    @with_callbacks
+    def fit(
+        self, X: Any, y: Any, checkpoint: Checkpoint | str | os.PathLike[str] | None = None
+    ) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array or data frame
+        y : (n_samples,) class labels
+        checkpoint : path of a file in which the state of the fit is saved every half minute, or a
+            ``plml.Checkpoint``; a fit that was cut short goes on from there
+        """
+        self._checkpoint = None if checkpoint is None else Checkpoint.of(checkpoint)
+        try:
+            return self._fit(X, y)
+        finally:
+            self.__dict__.pop("_checkpoint", None)
+            self.__dict__.pop("_kept", None)
+
     @abstractmethod
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> Preparation:
         """Weights and triplets."""
@@ -74,7 +106,14 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         self.neighbor_recall_ = preparation.recall
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
+        self._open_checkpoint()
         self._learn_at(X, y, self.regularization)
+
+    def _open_checkpoint(self) -> None:
+        """Where a user asked for one, go on where the last fit was cut short."""
+        if self._checkpoint is not None:
+            parameters = {"estimator": type(self).__name__, **self.get_params()}
+            self._kept = self._checkpoint.open(parameters, self._fit_X, self._fit_codes)
 
     def _learn_at(self, X: np.ndarray, y: np.ndarray, regularization: float) -> None:
         check_targets(y)
@@ -84,6 +123,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         preparation = self._prepare(X, y)
         metrics = self._learn_metrics(X, preparation, regularization, self.tol)
         self._set_fitted(X, preparation, metrics)
+        self._kept.finish()
         end_fit(self)
 
     @contextmanager
@@ -96,7 +136,16 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
             yield callback
 
     def _triplets(self, neighbors: Neighbors) -> Triplets:
-        return neighbor_triplets(neighbors, self.n_targets, self.n_impostors)
+        sizes = self.n_targets, self.n_impostors
+        kept = self._kept.arrays("triplets", lambda: neighbor_triplets(neighbors, *sizes))
+        return Triplets(*kept)._replace(n_target_pairs=int(kept[1]))
+
+    def _recall(self, neighbors: Neighbors) -> dict[str, float]:
+        """What the searches of a fit found, those before an interruption as well."""
+        purposes, shares = self._kept.arrays(
+            "recall", lambda: (list(neighbors.recall), list(neighbors.recall.values()))
+        )
+        return {str(name): float(share) for name, share in zip(purposes, shares, strict=True)}
 
     def _learn_metrics(
         self,
@@ -118,6 +167,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
                 max_iter=self.max_iter,
                 gamma=gamma,
                 callback=callback,
+                keep=self._kept,
             )
 
     def _set_fitted(self, X: np.ndarray, preparation: Preparation, metrics: Metrics) -> None:

@@ -1,6 +1,7 @@
 """Choosing ``regularization`` by cross-validation along a warm-started path."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv
 
 from plml.backend.arrays import is_tensor, like, on_host
+from plml.checkpoint import NOTHING_KEPT, Keep
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.progress import task_progress
 
@@ -54,6 +56,7 @@ def cross_validate_path(
     tol: float,
     n_jobs: int | None,
     verbose: int,
+    keep: Keep = NOTHING_KEPT,
 ) -> dict[str, Any]:
     """Accuracy of every value on every fold, in the form of scikit-learn's ``cv_results_``.
 
@@ -65,23 +68,22 @@ def cross_validate_path(
     cv : scikit-learn's meaning
     tol : relative gap within the folds
     """
-    splits = _checked_splits(cv, X, y, estimator.n_neighbors)
+    splits = _kept_splits(keep, lambda: _checked_splits(cv, X, y, estimator.n_neighbors))
+    to_do = [i for i in range(len(splits)) if not keep.knows(f"fold {i}")]
     n_jobs = 1 if is_tensor(X) else n_jobs  # one GPU
     jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
         # Threads are those that the folds at the same time leave each other.
         delayed(_fold_path)(
             clone(estimator).set_params(verbose=0, n_jobs=None), X, y, train, test, values, tol
         )
-        for train, test in splits
+        for train, test in (splits[i] for i in to_do)
     )
     folds = []
-    if verbose:
-        with task_progress() as advance:
-            for fold in jobs:
-                folds.append(fold)
-                advance(f"cross-validation: fold {len(folds)}", len(folds) / len(splits))
-    else:
-        folds = list(jobs)
+    with task_progress() if verbose else nullcontext() as advance:
+        for i in range(len(splits)):
+            folds.append(keep.arrays(f"fold {i}", lambda: next(jobs)))
+            if advance:
+                advance(f"cross-validation: fold {i + 1}", (i + 1) / len(splits))
     results: dict[str, Any] = {
         "params": [{"regularization": float(value)} for value in values],
         "param_regularization": values,
@@ -95,6 +97,14 @@ def cross_validate_path(
     ascending = -results["mean_test_score"]
     results["rank_test_score"] = 1 + np.array([(ascending < score).sum() for score in ascending])
     return results
+
+
+def _kept_splits(
+    keep: Keep, compute: Callable[[], list[tuple[np.ndarray, np.ndarray]]]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The same splits after an interruption, even where they are drawn at random."""
+    flat = keep.arrays("splits", lambda: tuple(part for split in compute() for part in split))
+    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _checked_splits(

@@ -102,9 +102,15 @@ class SmoothLocalMetric(LargeMarginClassifier):
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> SmoothPreparation:
         """Graph, anchors, weights and triplets."""
         neighbors = neighbors_of(X, y, self.neighbor_search)
-        squared, nearest = find_graph(neighbors, self.n_graph_neighbors)
+        squared, nearest = self._kept.arrays(
+            "graph", lambda: find_graph(neighbors, self.n_graph_neighbors)
+        )
         laplacian = graph_laplacian(similarity_graph(squared, nearest, self.n_graph_neighbors))
-        anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state)).centers
+        random = check_random_state(self.random_state)
+        (anchors,) = self._kept.arrays(
+            "anchors", lambda: (kmeans_anchors(X, self.n_bases, random).centers,)
+        )
+        anchors = like(anchors, X)
         problem = WeightProblem(X, anchors, self.locality, self.smoothness, laplacian)
         with self._stage("stage 1, weights", self.tol) as callback:
             solution = learn_weights(
@@ -113,6 +119,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
                 tol=self.tol,
                 max_iter=self.max_iter,
                 callback=callback,
+                keep=self._kept,
             )
         xp = namespace(X)
         weights = xp.astype(solution.x, X.dtype)
@@ -121,7 +128,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
         return SmoothPreparation(
             weights=weights,
             triplets=self._triplets(neighbors),
-            recall=neighbors.recall,
+            recall=self._recall(neighbors),
             anchors=anchors,
             scales=local_scales(squared),
             solution=solution,

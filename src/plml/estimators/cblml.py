@@ -118,11 +118,14 @@ class CBLML(LargeMarginClassifier):
         self.verbose = verbose
 
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> ClusterPreparation:
-        anchors = kmeans_anchors(X, self.n_bases, check_random_state(self.random_state))
-        weights = np.eye(len(anchors.centers))[anchors.labels]
+        random = check_random_state(self.random_state)
+        centers, labels = self._kept.arrays(
+            "anchors", lambda: kmeans_anchors(X, self.n_bases, random)[:2]
+        )
+        weights = np.eye(len(centers))[labels]
         neighbors = neighbors_of(X, y, self.neighbor_search)
         triplets = self._triplets(neighbors)
-        return ClusterPreparation(weights, triplets, neighbors.recall, anchors.centers)
+        return ClusterPreparation(weights, triplets, self._recall(neighbors), centers)
 
     def _set_preparation(self, preparation: ClusterPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)

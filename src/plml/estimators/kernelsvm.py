@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from plml.estimators._base import FLOAT_TYPES, class_codes, safe_floats
+from plml.estimators._base import FLOAT_TYPES, all_or_nothing, class_codes, safe_floats
 from plml.ops.topk import row_blocks
 
 #: The kernels of the paper's comparison, as parameters of scikit-learn's kernels.
@@ -126,6 +126,10 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         y : (n_samples,) class labels
         """
         self._validate_params()
+        with all_or_nothing(self):
+            return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any) -> Self:
         X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
         check_classification_targets(y)
         X = safe_floats(X, getattr(self, "feature_names_in_", None))

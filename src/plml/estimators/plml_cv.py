@@ -112,6 +112,7 @@ class PLMLCV(SmoothLocalMetric):
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         check_targets(y)
+        self._open_checkpoint()
         own = self.get_params()
         shared = {name: own[name] for name in PLML().get_params() if name in own}
         selection = select_regularization(
@@ -123,6 +124,7 @@ class PLMLCV(SmoothLocalMetric):
             tol=self.selection_tol,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
+            keep=self._kept,
         )
         self.cv_results_ = selection.results
         self.best_regularization_ = selection.regularization

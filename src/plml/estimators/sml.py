@@ -105,7 +105,7 @@ class SML(GlobalMetric, LargeMarginClassifier):
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> Preparation:
         neighbors = neighbors_of(X, y, self.neighbor_search)
         triplets = self._triplets(neighbors)
-        return Preparation(np.ones((len(X), 1)), triplets, neighbors.recall)
+        return Preparation(np.ones((len(X), 1)), triplets, self._recall(neighbors))
 
     def _set_fitted(self, X: np.ndarray, preparation: Any, metrics: Metrics) -> None:
         super()._set_fitted(X, preparation, metrics)

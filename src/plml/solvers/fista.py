@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plml.backend.arrays import dot, fetch
-from plml.solvers.problem import Callback, Evaluation, Monitor, Problem, Solution
+from plml.backend.arrays import dot, fetch, like
+from plml.solvers.problem import Callback, Evaluation, Keeper, Monitor, Problem, Solution, State
 
 
 class FistaState(NamedTuple):
@@ -29,6 +29,7 @@ def fista(
     restart: bool = False,
     check_every: int = 1,
     callback: Callback | None = None,
+    keeper: Keeper | None = None,
 ) -> Solution:
     """Minimise a problem to a relative gap of ``tol``.
 
@@ -44,18 +45,31 @@ def fista(
     restart : drop the momentum when it points uphill (O'Donoghue and Candes, 2015)
     check_every : iterations between two certificates
     callback : called at every certified iterate
+    keeper : of the state
     """
-    monitor = Monitor(tol, callback)
-    state = FistaState(x0, problem.evaluate(x0), x0, 1.0, lipschitz)
+    monitor = Monitor(tol, callback, keeper)
+    iteration, t, y = 0, 1.0, x0
+    if saved := monitor.saved:
+        x0, y = like(saved["x"], x0), like(saved["y"], x0)
+        iteration, t, lipschitz = (
+            int(saved["iteration"]),
+            float(saved["t"]),
+            float(saved["lipschitz"]),
+        )
+    state = FistaState(x0, problem.evaluate(x0), y, t, lipschitz)
+
+    def kept() -> State:
+        numbers = {"iteration": iteration, "t": state.t, "lipschitz": state.lipschitz}
+        return {"x": state.x, "y": state.y, **numbers}
+
     value, gap = _value_and_gap(problem, state)
-    stop = monitor.done(0, value, gap)
-    iteration = 0
+    stop = bool(not saved and monitor.done(0, value, gap))
     while not stop and iteration < max_iter:
         iteration += 1
         state = fista_step(problem, state, restart=restart)
         if iteration % check_every == 0 or iteration == max_iter:
             value, gap = _value_and_gap(problem, state)
-            stop = monitor.done(iteration, value, gap)
+            stop = monitor.done(iteration, value, gap, kept)
     return monitor.solution(state.x, value, gap, iteration)
 
 

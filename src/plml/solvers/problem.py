@@ -1,6 +1,6 @@
 """What a solver needs of a problem, and what it hands back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -45,6 +45,20 @@ class Iteration(NamedTuple):
 
 #: Called at every certified iterate; a true return value stops the solver.
 Callback = Callable[[Iteration], Any]
+#: What a solver needs to go on where it was: arrays and numbers by name.
+State = dict[str, Any]
+
+
+class Keeper(Protocol):
+    """Where a run leaves its state, and finds that of a run that was cut short."""
+
+    def saved(self) -> State:
+        """The state of the run before; empty where there was none."""
+        ...
+
+    def offer(self, state: Callable[[], State]) -> None:
+        """Save the state that the function returns, if it is time."""
+        ...
 
 
 class Solution(NamedTuple):
@@ -70,29 +84,69 @@ class Solution(NamedTuple):
         return later._replace(n_iter=self.n_iter + later.n_iter, history=self.history + shifted)
 
 
+class Keep:
+    """What a fit asks to be kept of its parts; this one keeps nothing."""
+
+    def arrays(self, name: str, compute: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """What the function returns, or returned when this part was done."""
+        return compute()
+
+    def knows(self, name: str) -> bool:
+        """Whether this part is done."""
+        return False
+
+    def finish(self) -> None:
+        """The fit is done."""
+
+    def solve(self, name: str, run: Callable[[Keeper | None], Solution]) -> Solution:
+        """The solution of a solver that leaves its state with the keeper it is called with."""
+        return run(None)
+
+
+NOTHING_KEPT = Keep()
+
+
 class Monitor:
     """Keeps the history of one run and decides when it ends."""
 
-    def __init__(self, tol: float, callback: Callback | None = None) -> None:
+    def __init__(
+        self, tol: float, callback: Callback | None = None, keeper: Keeper | None = None
+    ) -> None:
         self.tol = tol
         self.callback = callback
-        self.history: list[Iteration] = []
+        self.keeper = keeper
+        #: Where to go on: the state of a run that was cut short.
+        self.saved: State = keeper.saved() if keeper else {}
+        self.history = list(history_of(self.saved.pop("history", ())))
         self.interrupted = False
-        self._start = perf_counter()
+        self._start = perf_counter() - (self.history[-1].seconds if self.history else 0.0)
 
-    def done(self, iteration: int, value: float, gap: float) -> bool:
-        """Record a certified iterate; true when the gap is closed or the callback says stop."""
+    def done(
+        self, iteration: int, value: float, gap: float, state: Callable[[], State] | None = None
+    ) -> bool:
+        """Record a certified iterate; true when the gap is closed or the callback says stop.
+
+        The state is what the solver needs to go on from here.
+        """
         record = Iteration(iteration, value, gap, perf_counter() - self._start)
         self.history.append(record)
         if self.callback and self.callback(record):
             self.interrupted = True
-        return self.interrupted or gap <= self.tol
+        closed = gap <= self.tol
+        if self.keeper and state and not closed:
+            self.keeper.offer(lambda: {**state(), "history": np.array(self.history)})
+        return self.interrupted or closed
 
     def solution(self, x: np.ndarray, value: float, gap: float, n_iter: int) -> Solution:
         """The solution at a certified point."""
         return Solution(
             x, value, gap, gap <= self.tol, self.interrupted, n_iter, tuple(self.history)
         )
+
+
+def history_of(rows: Iterable[Any]) -> tuple[Iteration, ...]:
+    """A history from an array of its lines."""
+    return tuple(Iteration(int(i), *(float(value) for value in rest)) for i, *rest in rows)
 
 
 def history_arrays(history: tuple[Iteration, ...]) -> dict[str, np.ndarray]:

@@ -2,12 +2,14 @@
 
 from typing import Any, Protocol
 
-from plml.backend.arrays import Array, fetch, namespace, row_dot
+from plml.backend.arrays import Array, fetch, like, namespace, row_dot
 from plml.backend.threads import Crew
-from plml.solvers.problem import Callback, Monitor, Solution
+from plml.solvers.problem import Callback, Keeper, Monitor, Solution, State
 
 #: Iterations between two looks at the certificate, which costs as much as an iteration.
 _CHECK_EVERY = 5
+#: Arrays that one iteration hands to the next.
+_STATE = ("x", "y", "Hx", "Hy", "hint", "t")
 
 
 class RowQuadratic(Protocol):
@@ -42,6 +44,7 @@ def accelerated(
     tol: float,
     max_iter: int,
     callback: Callback | None = None,
+    keeper: Keeper | None = None,
 ) -> Solution:
     """Minimise to a relative gap of ``tol``.
 
@@ -56,17 +59,27 @@ def accelerated(
     tol : relative gap at which to stop
     max_iter : iterations at the most
     callback : called at every look at the certificate
+    keeper : of the state
     """
-    monitor = Monitor(tol, callback)
+    monitor = Monitor(tol, callback, keeper)
     xp = namespace(x0)
-    x, y, moved = xp.asarray(x0, copy=True), xp.asarray(x0, copy=True), xp.empty_like(x0)
-    Hx = xp.empty_like(x)
-    hint = xp.full_like(x0[:, 0], xp.nan)
     share = problem.crew.map
-    share(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
-    Hy = xp.asarray(Hx, copy=True)
+    # Kept where the arrays are: no iteration waits for the host.
+    one = xp.ones_like(x0[0, 0])
+    if saved := monitor.saved:
+        state = {name: like(saved[name], x0, x0.dtype) for name in _STATE}
+        t, done_before = state.pop("t"), int(saved["iteration"])
+    else:
+        state = {"x": xp.asarray(x0, copy=True), "Hx": xp.empty_like(x0)}
+        state["hint"] = xp.full_like(x0[:, 0], xp.nan)
+        x, Hx = state["x"], state["Hx"]
+        share(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
+        state["y"], state["Hy"] = xp.asarray(x, copy=True), xp.asarray(Hx, copy=True)
+        t, done_before = one, 0
+    x, y, Hx, Hy, hint = (state[name] for name in ("x", "y", "Hx", "Hy", "hint"))
+    moved = xp.empty_like(x0)
     value, gap = fetch(*problem.value_and_gap(x, Hx))
-    if monitor.done(0, value, gap):
+    if not saved and monitor.done(0, value, gap):
         return monitor.solution(x, value, gap, 0)
 
     def step(rows: slice) -> Any:
@@ -95,10 +108,11 @@ def accelerated(
         Hy[rows] = change
         Hx[rows] = product
 
-    # Kept where the arrays are: no iteration waits for the host.
-    one = xp.ones_like(x0[0, 0])
-    t, momentum, iteration = one, 0.0 * one, 0
-    for iteration in range(1, max_iter + 1):
+    def kept() -> State:
+        return {**state, "t": t, "iteration": iteration}
+
+    momentum, iteration = 0.0 * one, done_before
+    for iteration in range(done_before + 1, max_iter + 1):
         uphill = sum(share(step, problem.blocks)) > 0.0
         previous = xp.where(uphill, one, t)
         t = xp.where(uphill, one, 0.5 * (1.0 + xp.sqrt(1.0 + 4.0 * t * t)))
@@ -106,6 +120,6 @@ def accelerated(
         share(extrapolate, problem.blocks)
         if iteration % _CHECK_EVERY == 0 or iteration == max_iter:
             value, gap = fetch(*problem.value_and_gap(x, Hx))
-            if monitor.done(iteration, value, gap):
+            if monitor.done(iteration, value, gap, kept):
                 break
     return monitor.solution(x, value, gap, iteration)

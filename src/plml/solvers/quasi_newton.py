@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plml.backend.arrays import Array, device, dot, fetch, like, namespace, share_of_memory
-from plml.solvers.problem import Callback, Evaluation, Monitor, Problem, Solution
+from plml.solvers.problem import Callback, Evaluation, Keeper, Monitor, Problem, Solution, State
 
 _MEMORY = 10
 #: Elements of the block of vectors that is worked on at a time.
@@ -28,6 +28,7 @@ def projected_lbfgs(
     single: bool = False,
     evaluation: Evaluation | None = None,
     callback: Callback | None = None,
+    keeper: Keeper | None = None,
 ) -> Solution:
     """Minimise over a box to a relative gap of ``tol``.
 
@@ -51,15 +52,30 @@ def projected_lbfgs(
     single : keep the steps and the changes of the gradient in float32
     evaluation : of x0, where it is at hand
     callback : called at every accepted point
+    keeper : of the state
     """
-    monitor = Monitor(tol, callback)
+    monitor = Monitor(tol, callback, keeper)
     xp = namespace(x0)
     memory = Memory(x0, xp.float32 if single else xp.float64)
+    n_evaluations, best_at = 1, 1
+    if saved := monitor.saved:
+        x0, evaluation = like(saved["x"], x0), None
+        memory.restore(saved["vectors"], saved["slots"])
+        n_evaluations, best_at = int(saved["n_evaluations"]), int(saved["best_at"])
     evaluation = problem.evaluate(x0) if evaluation is None else evaluation
     at = _look(problem, x0, evaluation, bounds, memory)
-    n_evaluations = 1
-    best, best_at = at, n_evaluations
-    done = monitor.done(n_evaluations, at.value, at.gap)
+    best = _Best(at.x, at.value, at.gap)
+    if saved:
+        best = _Best(
+            like(saved["best_x"], x0), float(saved["best_value"]), float(saved["best_gap"])
+        )
+
+    def kept() -> State:
+        numbers = {"n_evaluations": n_evaluations, "best_at": best_at}
+        its = {f"best_{name}": value for name, value in best._asdict().items()}
+        return {"x": at.x, **memory.state(), **numbers, **its}
+
+    done = bool(not saved and monitor.done(n_evaluations, at.value, at.gap))
     while not done and n_evaluations < max_iter:
         direction = xp.where(at.free, memory.direction(at.gram, at.free), -at.gradient)
         step = 1.0
@@ -75,11 +91,19 @@ def projected_lbfgs(
             continue
         at = _look(problem, trial.x, trial.evaluation, bounds, memory, before=at)
         if at.gap < best.gap:
-            best, best_at = at, n_evaluations
-        done = monitor.done(n_evaluations, at.value, at.gap)
+            best, best_at = _Best(at.x, at.value, at.gap), n_evaluations
+        done = monitor.done(n_evaluations, at.value, at.gap, kept)
         if patience is not None and n_evaluations - best_at > patience:
             break
-    return monitor.solution(best.x, best.value, best.gap, n_evaluations)
+    return monitor.solution(*best, n_evaluations)
+
+
+class _Best(NamedTuple):
+    """The point with the smallest gap so far."""
+
+    x: Array
+    value: float
+    gap: float
 
 
 class Memory:
@@ -105,6 +129,16 @@ class Memory:
 
     def __len__(self) -> int:
         return len(self._slots)
+
+    def state(self) -> State:
+        """What ``restore`` wants."""
+        return {"vectors": self._used, "slots": np.array(self._slots, dtype=np.int64)}
+
+    def restore(self, vectors: np.ndarray, slots: np.ndarray) -> None:
+        """Be the memory that gave this state."""
+        self._slots.clear()
+        self._slots.extend(slots.tolist())
+        self._used[...] = like(vectors, self._vectors)
 
     def clear(self) -> None:
         """Forget the steps."""

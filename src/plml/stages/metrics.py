@@ -1,6 +1,7 @@
 """Stage 2: large-margin basis metrics (equations 5 to 9), by the dual."""
 
 import sys
+from collections.abc import Callable
 from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from plml.backend.arrays import (
     Array,
     device,
     dot,
+    dtype_name,
     fetch,
     is_tensor,
     like,
@@ -28,7 +30,7 @@ from plml.ops.projections import (
     project_psd_factored,
 )
 from plml.solvers.fista import fista
-from plml.solvers.problem import Callback, Evaluation, Iteration, Solution
+from plml.solvers.problem import Callback, Evaluation, Iteration, Keeper, Solution
 from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.triplets import Triplets
 
@@ -199,6 +201,7 @@ def learn_metrics(
     max_iter: int,
     gamma: Array | None = None,
     callback: Callback | None = None,
+    keep: Keep = NOTHING_KEPT,
 ) -> Metrics:
     """Basis metrics with a relative duality gap of at most ``tol``.
 
@@ -227,10 +230,10 @@ def learn_metrics(
             problem = exact.iterating(dtype)
             options: dict[str, Any] = {"tol": phase_tol, "callback": callback}
             if solution is None:
-                solution = _minimize(problem, gamma, solver, max_iter, options)
+                solution = _minimize(problem, gamma, solver, max_iter, options, keep)
             else:
                 left = max_iter - solution.n_iter
-                later = _minimize(problem, solution.x, solver, left, options)
+                later = _minimize(problem, solution.x, solver, left, options, keep)
                 solution = solution.followed_by(later)
             metrics = _certified(exact, solution, X.dtype, tol)
             if metrics.converged or solution.interrupted or solution.n_iter >= max_iter:
@@ -258,33 +261,48 @@ def _minimize(
     solver: str,
     max_iter: int,
     options: dict[str, Any],
+    keep: Keep,
 ) -> Solution:
     n_triplets = len(problem.triplets.target)
     xp, place = namespace(problem.pairs.X), device(problem.pairs.X)
     zero = xp.zeros(n_triplets, dtype=xp.float64, device=place)
     if n_triplets == 0:
         return Solution(zero, 0.0, 0.0, True, False, 0, ())
+
+    def solve(name: str, run: Callable[[Keeper | None], Solution]) -> Solution:
+        solution = keep.solve(f"metrics {name} in {dtype_name(problem.pairs.X.dtype)}", run)
+        return solution._replace(x=like(solution.x, zero))
+
+    def accelerated_from(start: Array, max_iter: int, **how: Any) -> Solution:
+        options_here = {**options, **how, "max_iter": max_iter}
+        return solve(
+            "by fista", lambda keeper: fista(problem, start, keeper=keeper, **options_here)
+        )
+
     if solver == "fista":
-        start = zero
-        return fista(problem, start, max_iter=max_iter, check_every=5, **options)
+        return accelerated_from(zero, max_iter, check_every=5)
     start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
     single = problem.pairs.X.dtype == xp.float32
-    solution = projected_lbfgs(
-        problem,
-        start,
-        bounds=(0.0, 1.0),
-        max_iter=max_iter,
-        patience=_PATIENCE if single else None,
-        single=single,
-        evaluation=evaluation,
-        **options,
+    solution = solve(
+        "by lbfgs",
+        lambda keeper: projected_lbfgs(
+            problem,
+            start,
+            bounds=(0.0, 1.0),
+            max_iter=max_iter,
+            patience=_PATIENCE if single else None,
+            single=single,
+            evaluation=evaluation,
+            keeper=keeper,
+            **options,
+        ),
     )
     left = max_iter - solution.n_iter
     if solution.converged or solution.interrupted or left < 1 or single:
         return solution
     # Its line search compares values and gives up where they agree to rounding; FISTA's steps
     # need no such comparison.
-    return solution.followed_by(fista(problem, solution.x, restart=True, max_iter=left, **options))
+    return solution.followed_by(accelerated_from(solution.x, left, restart=True))
 
 
 def _certified(problem: MetricsDual, solution: Solution, dtype: Any, tol: float) -> Metrics:

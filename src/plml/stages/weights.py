@@ -13,6 +13,7 @@ from plml.backend.arrays import (
     crew_for,
     device,
     dot,
+    dtype_name,
     fetch,
     is_tensor,
     like,
@@ -26,7 +27,7 @@ from plml.backend.arrays import (
 from plml.backend.threads import ALONE, Crew, crew, one_blas_thread
 from plml.ops.projections import project_simplex, project_simplex_from
 from plml.solvers.fista import fista
-from plml.solvers.problem import Callback, Evaluation, Solution
+from plml.solvers.problem import NOTHING_KEPT, Callback, Evaluation, Keep, Keeper, Solution
 from plml.solvers.quadratic import accelerated
 from plml.stages.graph import local_scales, self_tuning_similarity
 
@@ -243,6 +244,7 @@ def learn_weights(
     tol: float,
     max_iter: int,
     callback: Callback | None = None,
+    keep: Keep = NOTHING_KEPT,
 ) -> Solution:
     """W with a relative Frank-Wolfe gap of at most ``tol``.
 
@@ -251,26 +253,34 @@ def learn_weights(
     suffices.
     """
     if solver == "fista":
+        options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback}
         with one_blas_thread():  # n x m x m products
-            return fista(problem, problem.start(), tol=tol, max_iter=max_iter, callback=callback)
+            return keep.solve(
+                "weights", lambda keeper: fista(problem, problem.start(), keeper=keeper, **options)
+            )
     if not is_tensor(problem.B) and problem.B.size > _WORTH_SHARING:
         # Neighbours of a row lie near it in memory, and what was just read is still in the cache.
         order = np.argsort(problem.nearest_anchor, kind="stable")
-        solution = _accelerated(problem.reordered(order), tol, max_iter, callback)
+        solution = _accelerated(problem.reordered(order), tol, max_iter, callback, keep)
         return solution._replace(x=solution.x[np.argsort(order)])
-    return _accelerated(problem, tol, max_iter, callback)
+    return _accelerated(problem, tol, max_iter, callback, keep)
 
 
 def _accelerated(
-    problem: WeightProblem, tol: float, max_iter: int, callback: Callback | None
+    problem: WeightProblem, tol: float, max_iter: int, callback: Callback | None, keep: Keep
 ) -> Solution:
     xp = namespace(problem.B)
     with crew() as threads:
 
         def minimize(dtype: Any, start: Array, tol: float, max_iter: int) -> Solution:
-            rows = RowWeightProblem(problem, dtype, threads)
-            start = xp.astype(start, dtype)
-            return accelerated(rows, start, tol=tol, max_iter=max_iter, callback=callback)
+            options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback}
+
+            def run(keeper: Keeper | None) -> Solution:
+                rows = RowWeightProblem(problem, dtype, threads)
+                return accelerated(rows, xp.astype(start, dtype), keeper=keeper, **options)
+
+            solution = keep.solve(f"weights in {dtype_name(dtype)}", run)
+            return solution._replace(x=like(solution.x, start, dtype))
 
         if not problem.fits_single_precision():
             return minimize(xp.float64, problem.even_start(), tol, max_iter)

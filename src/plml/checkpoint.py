@@ -1,0 +1,247 @@
+"""A long fit that can be cut short at any moment and goes on where it was.
+
+One file holds what was computed so far: the neighbours, the anchors, finished runs of a solver, and
+the state of the one that is running. It is replaced in one step, and the file before it is kept
+beside it, so that a power cut in the middle of a write loses one interval and no more.
+"""
+
+import json
+import os
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from plml.backend.arrays import on_host
+from plml.files import write_atomically
+from plml.solvers.problem import Keep, Solution, State, history_of
+
+_FORMAT = 1
+#: Parameters that change how a fit runs and not what it computes.
+_HOW_IT_RUNS = ("n_jobs", "verbose", "working_memory", "device")
+
+
+class Checkpoint:
+    """Where a fit saves its state, and how often: ``PLML().fit(X, y, checkpoint=Checkpoint(...))``.
+
+    A fit with the same data, parameters and path goes on where the last one ended; after a finished
+    fit there is nothing left to compute. Delete the file to start afresh.
+
+    Parameters
+    ----------
+    path : file to write; ``path`` with ``.previous`` appended holds the state before
+    every : seconds between two saves
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: float = 30.0) -> None:
+        if not every >= 0.0:
+            raise ValueError(f"every must be a number of seconds, at least 0, got {every!r}")
+        self.path = Path(path)
+        self.every = every
+        if not self.path.name or "\0" in str(path):
+            raise ValueError(f"checkpoint must be the path of a file, got {os.fspath(path)!r}")
+
+    @classmethod
+    def of(cls, given: "Checkpoint | str | os.PathLike[str]") -> "Checkpoint":
+        """A checkpoint from what a user gives."""
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, str | os.PathLike):
+            raise TypeError(f"checkpoint must be a path or a plml.Checkpoint, got {given!r}")
+        return cls(given)
+
+    def open(self, parameters: Mapping[str, Any], *data: np.ndarray) -> "KeptFit":
+        """What is known of the fit with these parameters and data.
+
+        A file of another fit is refused; a damaged one gives way to the one before it.
+        """
+        identity = _identity(parameters, *data)
+        for path in (self.path, self.previous):
+            try:
+                state = _read(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+                warnings.warn(f"checkpoint {path} is damaged ({error})", stacklevel=3)
+                continue
+            _check_identity(path, state.pop("identity"), identity)
+            return KeptFit(self, identity, state)
+        kept = KeptFit(self, identity, {})
+        try:
+            kept.save()
+        except OSError as error:
+            raise ValueError(f"cannot write the checkpoint {self.path}: {error}") from error
+        return kept
+
+    @property
+    def previous(self) -> Path:
+        """The file before the newest."""
+        return self.path.with_name(self.path.name + ".previous")
+
+
+class KeptFit(Keep):
+    """The state of one fit, in memory and in a file.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    identity : of the data and the parameters
+    state : arrays by name, ``part/name``
+    """
+
+    def __init__(self, checkpoint: Checkpoint, identity: dict[str, Any], state: State) -> None:
+        self.checkpoint = checkpoint
+        self.identity = identity
+        self.state = state
+        self._saved_at = monotonic()
+        self._unsaved = False
+        self._warned = False
+
+    def arrays(self, name: str, compute: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """As in ``Keep``; saved with the next state of a solver, or when the interval is over."""
+        kept = self.part(name)
+        if not kept:
+            result = compute()
+            self.put(name, {str(i): on_host(value) for i, value in enumerate(result)})
+            self.save_now_and_then()
+            return result
+        return tuple(kept[str(i)] for i in range(len(kept)))
+
+    def knows(self, name: str) -> bool:
+        """As in ``Keep``."""
+        return bool(self.part(name))
+
+    def finish(self) -> None:
+        """Save what is not in the file yet."""
+        if self._unsaved:
+            self._try_to_save()
+
+    def solve(self, name: str, run: Callable[["SolverState | None"], Solution]) -> Solution:
+        """As in ``Keep``; a run that a callback stopped is not finished."""
+        finished = self.part(f"{name} finished")
+        if finished:
+            return _solution(finished)
+        solution = run(SolverState(self, name))
+        if not solution.interrupted:
+            self.put(name, {})
+            self.put(f"{name} finished", {**solution._asdict(), "x": on_host(solution.x)})
+            self.save_now_and_then()
+        return solution
+
+    def part(self, name: str) -> State:
+        """Arrays of one part by their names."""
+        prefix = f"{name}/"
+        return {
+            key.removeprefix(prefix): value
+            for key, value in self.state.items()
+            if key.startswith(prefix)
+        }
+
+    def put(self, name: str, arrays: State) -> None:
+        """Replace one part."""
+        for key in [key for key in self.state if key.startswith(f"{name}/")]:
+            del self.state[key]
+        self.state.update({f"{name}/{key}": np.asarray(on_host(v)) for key, v in arrays.items()})
+        self._unsaved = True
+
+    def is_due(self) -> bool:
+        """Whether the interval is over."""
+        return monotonic() - self._saved_at >= self.checkpoint.every
+
+    def save_now_and_then(self) -> None:
+        """Save where the interval is over."""
+        if self.is_due():
+            self._try_to_save()
+
+    def _try_to_save(self) -> None:
+        """A full disk is reported once and does not end the fit."""
+        try:
+            self.save()
+        except OSError as error:
+            if not self._warned:
+                path = self.checkpoint.path
+                warnings.warn(
+                    f"cannot write the checkpoint {path}: {error}; the fit goes on", stacklevel=2
+                )
+            self._warned = True
+        self._saved_at = monotonic()
+
+    def save(self) -> None:
+        """Write the newest file, and keep the one before it."""
+        buffer = BytesIO()
+        np.savez(buffer, identity=np.array(json.dumps(self.identity)), **self.state)
+        path = self.checkpoint.path
+        write_atomically(path, buffer.getvalue(), previous=self.checkpoint.previous)
+        self._saved_at, self._unsaved = monotonic(), False
+
+
+class SolverState:
+    """The ``Keeper`` of one run."""
+
+    def __init__(self, kept: KeptFit, name: str) -> None:
+        self._kept = kept
+        self._name = name
+
+    def saved(self) -> State:
+        """The state of the run before; empty where there was none."""
+        return self._kept.part(self._name)
+
+    def offer(self, state: Callable[[], State]) -> None:
+        """Save the state that the function returns, if it is time."""
+        if self._kept.is_due():
+            self._kept.put(self._name, state())
+            self._kept.save_now_and_then()
+
+
+def _read(path: Path) -> State:
+    """All arrays of a file; the archive's checksums are verified, and nothing is unpickled."""
+    with np.load(path, allow_pickle=False) as archive:
+        state = {name: archive[name] for name in archive.files}
+    state["identity"] = json.loads(str(state["identity"]))
+    return state
+
+
+def _identity(parameters: Mapping[str, Any], *data: np.ndarray) -> dict[str, Any]:
+    digest = blake2b(digest_size=16)
+    for array in data:
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    told = {
+        name: value if isinstance(value, int | float | str | None) else type(value).__name__
+        for name, value in parameters.items()
+        if name not in _HOW_IT_RUNS
+    }
+    return {"format": _FORMAT, "data": digest.hexdigest(), "parameters": told}
+
+
+def _check_identity(path: Path, found: Any, expected: dict[str, Any]) -> None:
+    if found == expected:
+        return
+    reason = "other data"
+    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+        reason = "another version of plml"
+    elif found["parameters"] != expected["parameters"]:
+        before, now = found["parameters"], expected["parameters"]
+        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        reason = ", ".join(f"{name}={before.get(name)!r}" for name in sorted(changed))
+    raise ValueError(
+        f"the checkpoint {path} belongs to a fit with {reason}; delete it or give another path"
+    )
+
+
+def _solution(state: State) -> Solution:
+    return Solution(
+        x=state["x"],
+        value=float(state["value"]),
+        gap=float(state["gap"]),
+        converged=bool(state["converged"]),
+        interrupted=False,
+        n_iter=int(state["n_iter"]),
+        history=history_of(state["history"]),
+    )
