@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -67,10 +68,8 @@ def test_a_fit_goes_on_as_if_nothing_had_happened(digits, tmp_path, monkeypatch,
     checkpoint = Checkpoint(tmp_path / "fit.npz", every=0)
     with monkeypatch.context() as patch:
         cut_short(patch, after)
-        try:
+        with suppress(Killed):
             model.fit(X, y, checkpoint=checkpoint)
-        except Killed:
-            pass
     went_on = model.fit(X, y, checkpoint=checkpoint)
     size = np.abs(expected["M"]).max()
     np.testing.assert_allclose(went_on.basis_metrics_, expected["M"], atol=1e-4 * size)
@@ -160,7 +159,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(
 
 def test_wrong_checkpoints(digits):
     X, y, _ = digits
-    with pytest.raises(TypeError, match="path or a plml.Checkpoint"):
+    with pytest.raises(TypeError, match=r"path or a plml\.Checkpoint"):
         SML().fit(X, y, checkpoint=3)
     with pytest.raises(ValueError, match="every must be a number of seconds"):
         Checkpoint("fit.npz", every=-1)
@@ -219,7 +218,7 @@ print("done", flush=True)
 
 
 def test_killed_processes_resume_to_the_same_answer(tmp_path):
-    """SIGKILL at three moments of the fit; ``benchmarks/kills.py`` does it fifty times on Letter."""
+    """SIGKILL at three moments; ``benchmarks/kills.py`` does it fifty times on Letter."""
 
     def start(name):
         arguments = [sys.executable, "-c", SCRIPT, tmp_path / f"{name}.npz", tmp_path / "out.npz"]

@@ -68,7 +68,8 @@ class Checkpoint:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-                warnings.warn(f"checkpoint {path} is damaged ({error})", stacklevel=3)
+                what_now = "starting afresh" if path == self.previous else "trying the one before"
+                warnings.warn(f"checkpoint {path} is damaged ({error}); {what_now}", stacklevel=3)
                 continue
             _check_identity(path, state.pop("identity"), identity)
             return KeptFit(self, identity, state)

@@ -110,7 +110,7 @@ class BasisMetricClassifier(NeighborClassifier):
         return self._importance(on_host(self.local_weights(X)))
 
     def average_importance(self) -> np.ndarray:
-        """``local_importance`` under the average metric of the training instances, (n_features,)."""
+        """``local_importance`` under the average metric of the training data, (n_features,)."""
         check_is_fitted(self)
         return self._importance(self.weights_.mean(axis=0, dtype=np.float64)[None])[0]
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.backend.arrays import like, on_host
-from plml.checkpoint import NOTHING_KEPT, Checkpoint, Keep
+from plml.checkpoint import Checkpoint
 from plml.estimators._basis import BasisMetricClassifier
 from plml.estimators._callbacks import (
     CallbackSupportMixin,
@@ -23,7 +23,7 @@ from plml.estimators._callbacks import (
     with_callbacks,
 )
 from plml.progress import gap_progress
-from plml.solvers.problem import Callback, history_arrays
+from plml.solvers.problem import NOTHING_KEPT, Callback, Keep, history_arrays
 from plml.stages.metrics import Metrics, learn_metrics
 from plml.stages.neighbors import NEEDED, Neighbors, can_approximate
 from plml.stages.triplets import Triplets, check_targets, neighbor_triplets

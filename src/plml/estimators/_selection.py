@@ -10,9 +10,9 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv
 
 from plml.backend.arrays import is_tensor, like, on_host
-from plml.checkpoint import NOTHING_KEPT, Keep
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.progress import task_progress
+from plml.solvers.problem import NOTHING_KEPT, Keep
 
 #: The paper's grid for alpha_1.
 REGULARIZATIONS = (0.01, 0.1, 1.0, 10.0, 100.0)

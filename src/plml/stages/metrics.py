@@ -30,7 +30,15 @@ from plml.ops.projections import (
     project_psd_factored,
 )
 from plml.solvers.fista import fista
-from plml.solvers.problem import Callback, Evaluation, Iteration, Keeper, Solution
+from plml.solvers.problem import (
+    NOTHING_KEPT,
+    Callback,
+    Evaluation,
+    Iteration,
+    Keep,
+    Keeper,
+    Solution,
+)
 from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.triplets import Triplets
 
@@ -274,10 +282,8 @@ def _minimize(
         return solution._replace(x=like(solution.x, zero))
 
     def accelerated_from(start: Array, max_iter: int, **how: Any) -> Solution:
-        options_here = {**options, **how, "max_iter": max_iter}
-        return solve(
-            "by fista", lambda keeper: fista(problem, start, keeper=keeper, **options_here)
-        )
+        how = {**options, **how, "max_iter": max_iter}
+        return solve("by fista", lambda keeper: fista(problem, start, keeper=keeper, **how))
 
     if solver == "fista":
         return accelerated_from(zero, max_iter, check_every=5)
