@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import (
     Array,
@@ -27,9 +26,8 @@ from plml.backend.arrays import (
 )
 from plml.backend.threads import limit_threads
 from plml.estimators._callbacks import CONTEXT, FRAMES, with_callbacks
+from plml.estimators._validation import largest_safe, points, query_data, training_data
 from plml.stages.search import vote
-
-FLOAT_TYPES = (np.float64, np.float32)
 
 
 class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
@@ -69,15 +67,8 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _validated(self, X: Any, y: Any) -> tuple[Array, np.ndarray]:
         """Checked data and class codes, remembered; a tensor on a GPU where it can stay there."""
         check_device(self._device)
-        names = _column_names(X)
         tensor = X
-        X, y = (on_host(part) if is_tensor(part) else part for part in (X, y))
-        X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
-        if names is not None:
-            self.feature_names_in_ = names  # of frames that scikit-learn does not know, too
-        check_classification_targets(y)
-        X = safe_floats(X, names)
-        classes, codes = class_codes(y)
+        X, classes, codes = training_data(self, X, y)
         if self.n_neighbors > len(X):
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} is more than the {len(X)} training rows"
@@ -235,17 +226,10 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return False
         dtype = str(X.dtype).rpartition(".")[2]
         # NaN is not below any limit.
-        return dtype in ("float32", "float64") and bool(X.abs().max() <= _limit(dtype))
+        return dtype in ("float32", "float64") and bool(X.abs().max() <= largest_safe(dtype))
 
     def _validate_on_host(self, X: Any) -> np.ndarray:
-        names, fitted_names = _column_names(X), getattr(self, "feature_names_in_", None)
-        X = validate_data(self, on_host(X) if is_tensor(X) else X, dtype=FLOAT_TYPES, reset=False)
-        if names is not None and fitted_names is not None and list(names) != list(fitted_names):
-            raise ValueError(
-                "The feature names should match those that were passed during fit, in that order: "
-                f"{', '.join(fitted_names[:5])}{', ...' if len(fitted_names) > 5 else ''}"
-            )
-        return safe_floats(X, fitted_names)
+        return query_data(self, X)
 
     def _validate_pair_points(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if pairs.shape[2] != self.n_features_in_:
@@ -253,10 +237,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 f"pairs have {pairs.shape[2]} features, but {type(self).__name__} was fitted "
                 f"with {self.n_features_in_}"
             )
-        first, second = (
-            safe_floats(check_array(pairs[:, end], dtype=FLOAT_TYPES)) for end in (0, 1)
-        )
-        return first, second
+        return points(pairs[:, 0]), points(pairs[:, 1])
 
     @property
     def _device(self) -> str:
@@ -300,38 +281,3 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 def follow(result: Array, X: Any) -> Array:
     """A result where the query came from: tensors for tensors, else NumPy arrays."""
     return like(result, X) if is_tensor(X) else on_host(result)
-
-
-def class_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The classes and the number of each label; refuses a single class."""
-    classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"y has one class only ({classes[0]!r}); at least two classes are needed")
-    return classes, codes
-
-
-def safe_floats(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
-    """X in a dtype that holds what the objective sums, fourth powers; refuses what none holds."""
-    largest = np.abs(X).max(axis=0, initial=0.0)
-    if X.dtype == np.float32 and not (largest <= _limit(np.float32)).all():
-        X = X.astype(np.float64)
-    if not (largest <= _limit(X.dtype)).all():
-        worst = int(largest.argmax())
-        column = f"{names[worst]!r}" if names is not None else str(worst)
-        raise ValueError(
-            f"feature {column} reaches {largest[worst]:.3g}, too large to compute with; "
-            f"standardise the features (sklearn.preprocessing.StandardScaler)"
-        )
-    return X
-
-
-def _limit(dtype: Any) -> float:
-    return float(np.finfo(dtype).max) ** 0.25 / 2**12
-
-
-def _column_names(X: Any) -> np.ndarray | None:
-    """The names of a data frame's columns, where all of them are strings."""
-    names = getattr(X, "columns", None)
-    if names is None or not all(isinstance(name, str) for name in names):
-        return None
-    return np.asarray(list(names), dtype=object)

@@ -14,10 +14,10 @@ from sklearn.model_selection import check_cv
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from plml.estimators._base import FLOAT_TYPES, all_or_nothing, class_codes, safe_floats
+from plml.estimators._base import all_or_nothing
+from plml.estimators._validation import query_data, training_data
 from plml.ops.topk import row_blocks
 
 #: The kernels of the paper's comparison, as parameters of scikit-learn's kernels.
@@ -130,10 +130,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
             return self._fit(X, y)
 
     def _fit(self, X: Any, y: Any) -> Self:
-        X, y = validate_data(self, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2)
-        check_classification_targets(y)
-        X = safe_floats(X, getattr(self, "feature_names_in_", None))
-        self.classes_, codes = class_codes(y)
+        X, self.classes_, codes = training_data(self, X, y)
         candidates = self._candidates()
         self.width_ = mean_pairwise_distance(X)
         self.scale_ = float(np.sqrt(np.mean(np.einsum("nd,nd->n", X, X, dtype=np.float64)))) or 1.0
@@ -185,8 +182,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         return softmax(self._decide(X) / self.temperature_, axis=1)
 
     def _decide(self, X: Any) -> np.ndarray:
-        X = validate_data(self, X, dtype=FLOAT_TYPES, reset=False)
-        X = safe_floats(X, getattr(self, "feature_names_in_", None))
+        X = query_data(self, X)
         parameters = self._kernel_parameters(self.best_params_["kernel"])
         result = np.empty((len(X), len(self.classes_)))
         for block in row_blocks(len(X), len(self._support_vectors)):

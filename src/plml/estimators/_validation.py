@@ -1,0 +1,147 @@
+"""What a user gives, checked before the work starts: every refusal names the cause and the cure."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, validate_data
+
+from plml.backend.arrays import is_tensor, on_host
+
+FLOAT_TYPES = (np.float64, np.float32)
+
+
+def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Checked X, the classes, and the number of each row's class; sets the names of features."""
+    names = column_names(X)
+    X, y = (on_host(part) if is_tensor(part) else part for part in (X, y))
+    _check_kinds(X, names)
+    try:
+        X, y = validate_data(
+            estimator, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2, ensure_all_finite=False
+        )
+    except ValueError as error:
+        raise _with_the_column(error, X, names) from error
+    if names is not None:
+        estimator.feature_names_in_ = names  # of frames that scikit-learn does not know, too
+    check_classification_targets(y)
+    X = safe_floats(finite(X, names), names)
+    _check_spread(X)
+    return X, *class_codes(y)
+
+
+def query_data(estimator: Any, X: Any) -> np.ndarray:
+    """Checked X of new points, with the columns of the training data."""
+    names, fitted_names = column_names(X), getattr(estimator, "feature_names_in_", None)
+    X = on_host(X) if is_tensor(X) else X
+    _check_kinds(X, names)
+    try:
+        X = validate_data(estimator, X, dtype=FLOAT_TYPES, reset=False, ensure_all_finite=False)
+    except ValueError as error:
+        raise _with_the_column(error, X, names) from error
+    if names is not None and fitted_names is not None and list(names) != list(fitted_names):
+        raise ValueError(
+            "The feature names should match those that were passed during fit, in that order: "
+            f"{', '.join(fitted_names[:5])}{', ...' if len(fitted_names) > 5 else ''}"
+        )
+    return safe_floats(finite(X, fitted_names), fitted_names)
+
+
+def points(X: np.ndarray) -> np.ndarray:
+    """Checked rows that have no names."""
+    return safe_floats(check_array(X, dtype=FLOAT_TYPES))
+
+
+def class_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The classes and the number of each label; refuses a single class."""
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y has one class only ({classes[0]!r}); at least two classes are needed")
+    return classes, codes
+
+
+def finite(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
+    """X, where every entry is a number."""
+    if np.isfinite(X.sum(dtype=np.float64)):  # one pass; a sum that overflows is looked at again
+        return X
+    bad = ~np.isfinite(X)
+    if not bad.any():
+        return X
+    row, column = (int(where[0]) for where in np.nonzero(bad))
+    what = "NaN" if np.isnan(X[row, column]) else "infinity"
+    cure = "fill it (sklearn.impute.SimpleImputer) or drop the row"
+    raise ValueError(
+        f"Input X contains {what} in {_feature(column, names)}, row {row}"
+        f"{f' ({bad.sum()} such entries)' if bad.sum() > 1 else ''}; {cure}"
+    )
+
+
+def safe_floats(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
+    """X in a dtype that holds what the objective sums, fourth powers; refuses what none holds."""
+    largest = np.abs(X).max(axis=0, initial=0.0)
+    if X.dtype == np.float32 and not (largest <= largest_safe(np.float32)).all():
+        X = X.astype(np.float64)
+    if not (largest <= largest_safe(X.dtype)).all():
+        worst = int(largest.argmax())
+        raise ValueError(
+            f"{_feature(worst, names)} reaches {largest[worst]:.3g}, too large to compute with; "
+            f"standardise the features (sklearn.preprocessing.StandardScaler)"
+        )
+    return X
+
+
+def largest_safe(dtype: Any) -> float:
+    """The largest number whose fourth power, summed often, stays in range."""
+    return float(np.finfo(dtype).max) ** 0.25 / 2**12
+
+
+def column_names(X: Any) -> np.ndarray | None:
+    """The names of a data frame's columns, where all of them are strings."""
+    names = getattr(X, "columns", None)
+    if names is None or not all(isinstance(name, str) for name in names):
+        return None
+    return np.asarray(list(names), dtype=object)
+
+
+def _check_spread(X: np.ndarray) -> None:
+    """Refuse differences whose squares vanish: all points would be equally near."""
+    spread = float((X.max(axis=0) - X.min(axis=0)).max(initial=0.0))
+    if 0.0 < spread < float(np.finfo(X.dtype).tiny) ** 0.5 * 2**12:
+        raise ValueError(
+            f"no feature spreads over more than {spread:.3g}, too little to compute with; "
+            f"standardise the features (sklearn.preprocessing.StandardScaler)"
+        )
+
+
+def _check_kinds(X: Any, names: np.ndarray | None) -> None:
+    """Refuse dates and durations, which convert to numbers without a meaning."""
+    dtypes = getattr(X, "dtypes", None)
+    dtypes = [getattr(X, "dtype", None)] if names is None or dtypes is None else list(dtypes)
+    for column, dtype in enumerate(dtypes):
+        if str(dtype).lower().startswith(("datetime", "timedelta", "date", "duration")):
+            where = "X" if names is None else _feature(column, names)
+            raise ValueError(
+                f"{where} holds dates or durations ({dtype}); turn them into numbers with a "
+                "meaning, such as days since a date"
+            )
+
+
+def _with_the_column(error: ValueError, X: Any, names: np.ndarray | None) -> ValueError:
+    """The error, with the column and the cure where a text is not a number."""
+    if "could not convert string" not in str(error):
+        return error
+    columns = np.asarray(X, dtype=object)
+    for column in range(columns.shape[1] if columns.ndim == 2 else 0):
+        for value in columns[:, column]:
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                return ValueError(
+                    f"{_feature(column, names)} holds {value!r}: could not convert string to "
+                    "float; encode it (sklearn.preprocessing.OneHotEncoder) or drop the column"
+                )
+    return error
+
+
+def _feature(column: int, names: np.ndarray | None) -> str:
+    return f"feature {column}" if names is None else f"feature {names[column]!r}"
