@@ -11,6 +11,7 @@ from plml.estimators.lmnnmm import LMNNMM
 from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
 from plml.estimators.sml import SML
+from plml.persistence import load, save
 
 __version__ = "0.1.0"
 
@@ -27,4 +28,6 @@ __all__ = [
     "Checkpoint",
     "KernelSVM",
     "__version__",
+    "load",
+    "save",
 ]

@@ -11,19 +11,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from plml import PLML, PLMLCV
+from plml.persistence import read_record, write_record
 from plml.preprocessing import MeanNormScaler
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT = 1
-#: All that a model file may hold beside what skops trusts by itself.
-TRUSTED = (
-    "numpy.dtype",  # an attribute of SimpleImputer
-    "plml.estimators.plml.PLML",
-    "plml.estimators.plml_cv.PLMLCV",
-    "plml.preprocessing.MeanNormScaler",
-)
 #: Categories rarer than this share one column.
 _RARE = 0.005
 _MOST_CATEGORIES = 50
@@ -61,39 +54,20 @@ class Model:
 
     def save(self, path: Path) -> None:
         """Write a skops file, in one step."""
-        from plml.files import write_atomically
-
-        content = _skops().dumps(
-            {
-                "format": FORMAT,
-                "pipeline": self.pipeline,
-                "target": self.target,
-                "columns": list(self.columns),
-                "imputes": self.imputes,
-            }
-        )
-        write_atomically(path, content)
+        record = {
+            "pipeline": self.pipeline,
+            "target": self.target,
+            "columns": list(self.columns),
+            "imputes": self.imputes,
+        }
+        write_record(path, record)
 
 
 def load(path: Path) -> Model:
     """Read a model; nothing in the file is executed, and unknown types are refused."""
-    skops = _skops()
-    if not path.is_file():
-        raise ValueError(f"there is no model {path}")
-    content = path.read_bytes()
-    try:
-        unknown = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))
-    except Exception as error:  # whatever a damaged archive leads to
-        raise ValueError(f"{path} is not a model, or it is damaged") from error
-    if unknown:
-        raise ValueError(f"{path} holds types that are not trusted: {_listed(unknown)}")
-    try:
-        found = skops.loads(content, trusted=list(TRUSTED))
-    except Exception as error:
-        raise ValueError(f"{path} is not a model, or it is damaged") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        version = found.get("format") if isinstance(found, dict) else None
-        raise ValueError(f"{path} has the format {version}; this version reads {FORMAT}")
+    found = read_record(path)
+    if "pipeline" not in found:
+        raise ValueError(f"{path} was not written by plml fit; use plml.load with it")
     return Model(found["pipeline"], found["target"], tuple(found["columns"]), found["imputes"])
 
 
@@ -232,11 +206,3 @@ def _pandas() -> Any:
     except ImportError:
         raise ValueError('tables need pandas: pip install "plml[cli]"') from None
     return pandas
-
-
-def _skops() -> Any:
-    try:
-        import skops.io
-    except ImportError:
-        raise ValueError('model files need skops: pip install "plml[cli]"') from None
-    return skops.io

@@ -42,6 +42,10 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     }
 
     n_neighbors: int
+    #: Whether queries can stay on a GPU.
+    _searches_on_gpu: ClassVar[bool] = False
+    #: Attributes that are made again where the model goes.
+    _made_again: ClassVar[tuple[str, ...]] = ()
 
     @with_callbacks
     def fit(self, X: Any, y: Any) -> Self:
@@ -216,7 +220,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _validate_queries(self, X: Any) -> Array:
         """Checked queries: a NumPy array, or the tensor itself where it can stay on its GPU."""
-        if is_on_gpu(X) and hasattr(self, "device") and self._is_fine(X):
+        if is_on_gpu(X) and self._searches_on_gpu and self._is_fine(X):
             return X.detach()
         return self._validate_on_host(X)
 
@@ -254,6 +258,10 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         except ValueError:
             return on_host(X)
         return to_device(X, self._device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in self._made_again}
 
     @contextmanager
     def _threads(self) -> Iterator[None]:

@@ -58,6 +58,9 @@ class BasisMetricClassifier(NeighborClassifier):
     answers ``_weights_at``.
     """
 
+    _searches_on_gpu = True
+    _made_again = ("_copies",)
+
     basis_metrics_: np.ndarray
     weights_: np.ndarray
 
@@ -182,10 +185,6 @@ class BasisMetricClassifier(NeighborClassifier):
     def _forget_copies(self) -> None:
         """Of an earlier fit."""
         self.__dict__.pop("_copies", None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the copies on devices: they are made again where the model goes."""
-        return {name: value for name, value in super().__getstate__().items() if name != "_copies"}
 
     def _search(self, X: Array | None, k: int) -> tuple[Array, Array]:
         Q = self._place(self._fit_X if X is None else X)

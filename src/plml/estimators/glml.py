@@ -7,7 +7,12 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from plml.estimators._own import OwnMetricClassifier
-from plml.stages.generative import bias_matrices, fit_gaussians, generative_metrics
+from plml.stages.generative import (
+    GaussianClasses,
+    bias_matrices,
+    fit_gaussians,
+    generative_metrics,
+)
 
 
 class GLML(OwnMetricClassifier):
@@ -70,8 +75,12 @@ class GLML(OwnMetricClassifier):
         self.n_jobs = n_jobs
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        self._model = fit_gaussians(X, y, len(self.classes_), self.shrinkage)
-        self.means_, self.precisions_, _ = self._model
+        model = fit_gaussians(X, y, len(self.classes_), self.shrinkage)
+        self.means_, self.precisions_, self._log_constants = model
 
     def _matrices(self, Q: np.ndarray, own: np.ndarray | None) -> np.ndarray:
         return generative_metrics(bias_matrices(self._model, Q))
+
+    @property
+    def _model(self) -> GaussianClasses:
+        return GaussianClasses(self.means_, self.precisions_, self._log_constants)

@@ -137,7 +137,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         X = X / self.scale_
         self._select(X, codes, candidates)
         kernel = _Kernel(X, self._kernel_parameters(self.best_params_["kernel"]))
-        self._machines = train_machines(
+        machines = train_machines(
             kernel,
             np.arange(len(X)),
             codes,
@@ -146,8 +146,9 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
             self.max_iter,
             self.n_jobs,
         )
-        self._support_vectors = X[self._machines.support]
-        self.n_iter_ = self._machines.n_iter
+        self._support_vectors = X[machines.support]
+        self._coefficients, self._intercepts = machines.coefficients, machines.intercepts
+        self.n_iter_ = machines.n_iter
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -187,7 +188,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         result = np.empty((len(X), len(self.classes_)))
         for block in row_blocks(len(X), len(self._support_vectors)):
             values = kernel_values(parameters, X[block] / self.scale_, self._support_vectors)
-            result[block] = self._machines.decide(values)
+            result[block] = values @ self._coefficients + self._intercepts
         return result
 
     def _candidates(self) -> list[tuple[str, float]]:

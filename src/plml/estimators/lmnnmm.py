@@ -1,6 +1,7 @@
 """Large Margin Nearest Neighbour classification with several metrics."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -66,6 +67,8 @@ class LMNNMM(LargeMarginNeighbors):
     (3, 4, 4)
     """
 
+    _made_again = ("_index",)
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LargeMarginNeighbors._parameter_constraints,
         "n_metrics": [Interval(Integral, 1, None, closed="left"), None],
@@ -114,7 +117,7 @@ class LMNNMM(LargeMarginNeighbors):
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         self.basis_metrics_ = self._fit_metrics(X, y).astype(self._fit_X.dtype)
         self.metric_of_ = self._groups
-        self._index = TrainingMetricIndex(self._fit_X, self.metric_of_, self.basis_metrics_)
+        self.__dict__.pop("_index", None)  # of an earlier fit
 
     def _troubles(self) -> Iterator[Warning]:
         if self.n_metrics is not None:
@@ -122,6 +125,10 @@ class LMNNMM(LargeMarginNeighbors):
                 self.n_metrics, len(self.basis_metrics_), len(self._fit_X), "n_metrics"
             )
         yield from super()._troubles()
+
+    @cached_property
+    def _index(self) -> TrainingMetricIndex:
+        return TrainingMetricIndex(self._fit_X, self.metric_of_, self.basis_metrics_)
 
     def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         if X is None:
