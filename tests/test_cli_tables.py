@@ -1,8 +1,12 @@
 """A user's table through the command line: fit, predict, evaluate, explain."""
 
 import os
+import re
 import subprocess
 import sys
+import warnings
+from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -67,10 +71,20 @@ def test_explain_adds_up(files, tmp_path, capsys):
     assert run("explain", files / "model.skops", files / "test.csv", *arguments) == 0
     printed = capsys.readouterr().out
     assert "row 3: predicted" in printed
-    assert printed.count("near training row") == 2
+    assert printed.count("training row") == 2
     frame = pd.read_csv(out)
-    sums = frame.groupby("rank")["contribution"].sum()
+    assert (frame["row"] == 3).all()
+    sums = frame.groupby("rank")["part"].sum()
     np.testing.assert_allclose(sums, frame.groupby("rank")["squared_distance"].first(), rtol=1e-6)
+    # In the columns and units of the table, here and there.
+    tables = pd.read_csv(files / "test.csv"), pd.read_csv(files / "train.csv")
+    assert set(frame["column"]) == set(tables[0].columns) - {"grape"}
+    for line in frame.itertuples():
+        there = tables[1].iloc[line.training_row]
+        for value, row in ((line.value, tables[0].iloc[3]), (line.case_value, there)):
+            expected = row[line.column]
+            assert value == expected or float(value) == pytest.approx(expected)
+        assert line.label == there["grape"]
     assert picture.stat().st_size > 5000
 
 
@@ -78,7 +92,7 @@ def test_a_saved_model_predicts_the_same(files):
     model = tabular.load(files / "model.skops")
     table = tabular.read_table(files / "test.csv")
     rows = model.prepared(table, "test.csv")
-    direct = model.pipeline.predict(model.features(table, "test.csv"))
+    direct = model.pipeline.predict(model.columns.tidy(table, "test.csv"))
     np.testing.assert_array_equal(model.classifier.predict(rows), direct)
     assert "cellar_north" in list(rows.columns)
 
@@ -105,7 +119,13 @@ def test_missing_values_are_refused_or_imputed(files, tmp_path, capsys):
         table.loc[[5, 9], "ash"] = np.nan
         table.loc[7, "cellar"] = None
 
-    path, out = changed(files, tmp_path, lose), tmp_path / "model.skops"
+    def lose_a_category(table):
+        table.loc[7, "cellar"] = None
+
+    path, out = changed(files, tmp_path, lose_a_category), tmp_path / "model.skops"
+    assert run("fit", path, "--target", "grape", "-o", out) == 2
+    assert "column 'cellar' has 1 missing values, the first in row 7" in capsys.readouterr().err
+    path = changed(files, tmp_path, lose)
     arguments = ("fit", path, "--target", "grape", "-o", out, "--regularization", 1, "--bases", 3)
     assert run(*arguments) == 2
     error = capsys.readouterr().err
@@ -139,6 +159,120 @@ def test_bad_tables_end_in_one_line(files, tmp_path, capsys, change, words):
     assert words in error
     assert error.count("\n") == 1
     assert not (tmp_path / "m.skops").exists()
+
+
+def test_categories_that_look_like_numbers(files, tmp_path, capsys):
+    """A ward in {1, 2, icu} is a category in any file, also in one where no icu occurs."""
+    table = pd.read_csv(files / "train.csv")
+    table["ward"] = np.resize(["1", "2", "icu"], len(table))
+    table["empty later"] = "a"
+    table.to_csv(tmp_path / "train.csv", index=False)
+    out = tmp_path / "m.skops"
+    options = ("--target", "grape", "-o", out, "--regularization", 1, "--bases", 3)
+    assert run("fit", tmp_path / "train.csv", *options) == 0
+    assert tabular.load(out).columns.categories == ("cellar", "ward", "empty later")
+    capsys.readouterr()
+    table[table["ward"] != "icu"].to_csv(tmp_path / "test.csv", index=False)
+    assert run("evaluate", out, tmp_path / "test.csv") == 0
+    assert float(capsys.readouterr().out.split("accuracy ")[1].split("%")[0]) > 95
+    table["empty later"] = None
+    table.to_csv(tmp_path / "test.csv", index=False)
+    assert run("predict", out, tmp_path / "test.csv") == 2
+    assert "column 'empty later' has 120 missing values" in capsys.readouterr().err
+
+
+def test_whole_numbers_as_categories_are_the_same_read_as_floats():
+    columns = tabular.Columns(("ward",), ("ward",), imputes=True)
+    ints, floats = pd.DataFrame({"ward": [1, 2]}), pd.DataFrame({"ward": [1.0, np.nan]})
+    assert columns.tidy(ints, "a")["ward"].tolist() == ["1", "2"]
+    assert columns.tidy(floats, "a")["ward"].tolist() == ["1", "(missing)"]
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (lambda n: [str(i / 7) for i in range(n - 1)] + ["?"], "numbers, but '.' in row 119"),
+        (lambda n: [None] * n, "is empty; --drop it"),
+        (lambda n: [[1, 2]] * n, "holds a .* a row; --drop it"),
+    ],
+)
+def test_strange_columns_are_named(files, tmp_path, capsys, column, words):
+    table = pd.read_csv(files / "train.csv")
+    table["strange"] = pd.Series(column(len(table)), dtype=object)
+    table.to_parquet(tmp_path / "strange.parquet")
+    out = tmp_path / "m.skops"
+    assert run("fit", tmp_path / "strange.parquet", "--target", "grape", "-o", out) == 2
+    assert re.search(f"column 'strange' (holds )?{words}", capsys.readouterr().err)
+
+
+def test_decimals_are_numbers(files, tmp_path):
+    table = pd.read_csv(files / "train.csv")
+    table["price"] = [Decimal(i) / 8 for i in range(len(table))]
+    table.to_parquet(tmp_path / "decimal.parquet")
+    read = tabular.read_table(tmp_path / "decimal.parquet").drop(columns="grape")
+    columns = tabular.Columns.of(read, "decimal.parquet", imputes=False)
+    assert "price" in columns.numbers
+    assert columns.tidy(read, "decimal.parquet")["price"][8] == 1.0
+
+
+def test_repeated_names_are_refused(files, tmp_path, capsys):
+    path = tmp_path / "twice.csv"
+    path.write_text("a,b,a,y\n1,2,3,x\n4,5,6,z\n")
+    assert run("fit", path, "--target", "y") == 2
+    assert "columns of the same name: 'a'" in capsys.readouterr().err
+    path.write_text("c_u,c,y\n1,u,x\n2,v,z\n3,u,x\n4,v,z\n")
+    assert run("fit", path, "--target", "y", "--regularization", 1) == 2
+    assert "rename it" in capsys.readouterr().err
+
+
+def test_labels_of_another_kind_are_refused(files, tmp_path, capsys):
+    table = pd.read_csv(files / "test.csv")
+    table.loc[3, "grape"] = None
+    table.to_csv(tmp_path / "lost.csv", index=False)
+    assert run("evaluate", files / "model.skops", tmp_path / "lost.csv") == 2
+    captured = capsys.readouterr()
+    assert "no label in 1 rows, the first is row 3" in captured.err
+    assert captured.out == ""
+    numbers = pd.read_csv(files / "train.csv")
+    numbers["grape"] = pd.factorize(numbers["grape"])[0]
+    numbers.to_csv(tmp_path / "numbers.csv", index=False)
+    out = tmp_path / "m.skops"
+    options = ("--target", "grape", "-o", out, "--regularization", 1, "--bases", 3)
+    assert run("fit", tmp_path / "numbers.csv", *options) == 0
+    capsys.readouterr()
+    assert run("evaluate", out, files / "test.csv") == 2
+    captured = capsys.readouterr()
+    assert re.search("holds 'grignolino' in row 0; the model knows '0', '1', '2'", captured.err)
+    assert captured.out == ""
+
+
+def test_predictions_as_parquet(files, tmp_path):
+    out = tmp_path / "found.parquet"
+    assert run("predict", files / "model.skops", files / "test.csv", "-o", out) == 0
+    assert len(pd.read_parquet(out)) == 58
+
+
+def test_a_fit_goes_on_from_its_checkpoint(files, tmp_path, capsys):
+    out, state = tmp_path / "m.skops", tmp_path / "fit.npz"
+    options = ("--target", "grape", "-o", out, "--bases", 3, "--checkpoint", state)
+    assert run("fit", files / "train.csv", *options) == 0
+    assert state.exists()
+    assert run("fit", files / "train.csv", *options) == 0
+    assert run("fit", files / "train.csv", *options, "--seed", 1) == 2
+    assert "belongs to a fit with random_state=0" in capsys.readouterr().err
+
+
+def test_an_unconverged_fit_says_so(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("plml.tabular.PLML", partial(tabular.PLML, max_iter=3, tol=1e-9))
+    monkeypatch.setattr("plml.tabular.PLMLCV", tabular.PLMLCV)
+    options = ("--target", "grape", "-o", tmp_path / "m.skops", "--regularization", "0.01")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run("fit", files / "train.csv", *options) == 0
+    captured = capsys.readouterr()
+    assert ": not converged" in captured.out
+    assert re.search(r"^warning: stage \d .* stopped at a relative gap", captured.err, re.M)
+    assert "warnings.warn" not in captured.err
 
 
 def test_dates_are_named(files, tmp_path, capsys):

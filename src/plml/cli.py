@@ -3,6 +3,7 @@
 import argparse
 import shlex
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,23 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     options.arguments = arguments
     try:
-        return options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return options.run(options)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        sys.stderr.close()
+        return 141
     except (ValueError, OSError) as error:
         print(f"plml {options.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"plml {options.command}: interrupted", file=sys.stderr)
         return 130
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """One line, without the source that Python would show."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

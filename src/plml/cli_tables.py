@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plml.columns import pandas
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -28,20 +30,28 @@ def add_table_commands(commands: Any) -> None:
         "--missing",
         choices=["refuse", "impute"],
         default="refuse",
-        help="what to do with missing numbers (default: %(default)s)",
+        help="what to do with missing values (default: %(default)s)",
     )
     fit.add_argument("--regularization", type=float, help="default: selected by cross-validation")
     fit.add_argument("--bases", type=int, default=20, help="basis metrics (default: %(default)s)")
     fit.add_argument("--neighbors", type=int, default=1, help="that vote (default: %(default)s)")
     fit.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     fit.add_argument("--seed", type=int, default=0)
+    fit.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="save the state of the fit there now and then; the same command goes on from it",
+    )
     fit.set_defaults(run=_fit)
 
     predict = commands.add_parser(
         "predict", help="classes of new rows", description="Predict with a saved model."
     )
     _add_model_and_table(predict)
-    predict.add_argument("-o", "--out", type=Path, metavar="FILE", help="CSV; default: printed")
+    predict.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="CSV or Parquet; default: printed"
+    )
     predict.add_argument("--proba", action="store_true", help="shares of the classes, too")
     predict.set_defaults(run=_predict)
 
@@ -59,10 +69,12 @@ def add_table_commands(commands: Any) -> None:
         description="Split the local distance to the nearest training cases over the features.",
     )
     _add_model_and_table(explain)
-    explain.add_argument("--row", type=int, default=0, help="of the table (default: %(default)s)")
+    explain.add_argument(
+        "--row", type=int, default=0, help="of the table, the first is 0 (default: %(default)s)"
+    )
     explain.add_argument("--cases", type=int, default=3, help="neighbours (default: %(default)s)")
     explain.add_argument("--features", type=int, default=5, help="listed (default: %(default)s)")
-    explain.add_argument("-o", "--out", type=Path, metavar="FILE", help="all of it as CSV")
+    explain.add_argument("-o", "--out", type=Path, metavar="FILE", help="all of it, CSV or Parquet")
     explain.add_argument("--picture", type=Path, metavar="FILE", help="PNG, SVG or PDF")
     explain.set_defaults(run=_explain)
 
@@ -76,6 +88,8 @@ def _fit(options: argparse.Namespace) -> int:
     from plml import tabular
 
     _check_folder(options.out, "--out")
+    if options.checkpoint is not None:
+        _check_folder(options.checkpoint, "--checkpoint")
     table = tabular.read_table(options.table)
     model = tabular.fit(
         table,
@@ -84,6 +98,7 @@ def _fit(options: argparse.Namespace) -> int:
         regularization=options.regularization,
         missing=options.missing,
         drop=tuple(options.drop),
+        checkpoint=options.checkpoint,
         n_bases=options.bases,
         n_neighbors=options.neighbors,
         device=options.device,
@@ -94,10 +109,11 @@ def _fit(options: argparse.Namespace) -> int:
     classifier = model.classifier
     chosen = getattr(classifier, "best_regularization_", options.regularization)
     print(
-        f"{len(table)} rows, {len(model.columns)} columns as {classifier.n_features_in_} features, "
-        f"{len(classifier.classes_)} classes\n"
-        f"regularization {chosen:g}; relative gaps {classifier.weights_gap_:.1e} (weights), "
-        f"{classifier.dual_gap_:.1e} (metrics)"
+        f"{len(table)} rows, {len(model.columns.names)} columns as "
+        f"{classifier.n_features_in_} features, {len(classifier.classes_)} classes\n"
+        f"regularization {chosen:g}; at most {classifier.weights_gap_:.1e} and "
+        f"{classifier.dual_gap_:.1e} (relative) from the optimum of its two stages"
+        f"{'' if classifier.converged_ else ': not converged'}"
     )
     if hasattr(classifier, "best_score_"):
         print(f"accuracy in cross-validation {classifier.best_score_:.2%}")
@@ -106,30 +122,25 @@ def _fit(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    import pandas as pd
-
     model, table = _read(options)
     rows = model.prepared(table, str(options.table))
-    found = pd.DataFrame({"prediction": model.classifier.predict(rows)})
+    columns = {"prediction": model.classifier.predict(rows)}
     if options.proba:
         shares = model.classifier.predict_proba(rows)
         for number, label in enumerate(model.classifier.classes_):
-            found[f"share of {label}"] = shares[:, number]
-    _write(found, options.out)
+            columns[f"share of {label}"] = shares[:, number]
+    _write(pandas().DataFrame(columns), options.out)
     return 0
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    import pandas as pd
     from sklearn.metrics import classification_report, confusion_matrix
     from sklearn.neighbors import KNeighborsClassifier
 
     model, table = _read(options)
-    if model.target not in table.columns:
-        raise ValueError(f"{options.table} has no column {model.target!r} to compare with")
+    labels = model.labels(table, str(options.table))
     rows = model.prepared(table, str(options.table))
     classifier = model.classifier
-    labels = _same_kind(table[model.target], classifier.classes_)
     euclidean = KNeighborsClassifier(classifier.n_neighbors, algorithm="brute")
     euclidean.fit(classifier._fit_X, classifier.classes_[classifier._fit_codes])
     predicted = classifier.predict(rows)
@@ -138,68 +149,81 @@ def _evaluate(options: argparse.Namespace) -> int:
     print(f"Euclidean nearest neighbours {np.mean(beside == labels):.2%}\n")
     print(classification_report(labels, predicted, digits=3, zero_division=0))
     names = np.unique(np.concatenate([labels, predicted]))
-    matrix = pd.DataFrame(confusion_matrix(labels, predicted, labels=names), names, names)
-    print("confusion (rows: true, columns: predicted)\n" + matrix.to_string())
+    matrix = confusion_matrix(labels, predicted, labels=names)
+    frame = pandas().DataFrame(matrix, names, names)
+    print("confusion (rows: true, columns: predicted)\n" + frame.to_string())
     return 0
 
 
 def _explain(options: argparse.Namespace) -> int:
+    for option in ("cases", "features"):
+        if getattr(options, option) < 1:
+            raise ValueError(f"--{option} must be at least 1, got {getattr(options, option)}")
+    for path, option in ((options.out, "--out"), (options.picture, "--picture")):
+        if path is not None:
+            _check_folder(path, option)
     model, table = _read(options)
     if not 0 <= options.row < len(table):
         raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
-    for path, name in ((options.out, "--out"), (options.picture, "--picture")):
-        if path is not None:
-            _check_folder(path, name)
-    rows = model.prepared(table.iloc[[options.row]], str(options.table))
-    found = model.classifier.explain(rows, options.cases)
-    print(f"row {options.row}: predicted {found.predictions[0]}")
-    for rank, (case, label) in enumerate(zip(found.neighbors[0], found.labels[0], strict=True)):
-        distance = float(np.sqrt(found.squared_distances[0, rank]))
-        print(f"\nnear training row {case} ({label}), local distance {distance:.3g}; it differs by")
-        parts = found.contributions[0, rank]
-        for number in np.argsort(-np.abs(parts), kind="stable")[: options.features]:
-            share = parts[number] / (found.squared_distances[0, rank] or 1.0)
-            print(f"  {found.feature_names[number]:<30}{share:>8.1%} of the squared distance")
-    here = np.argsort(-found.importance[0], kind="stable")[: options.features]
-    print("\nwhat the metric looks at here (and on average)")
-    for number in here:
-        print(
-            f"  {found.feature_names[number]:<30}{found.importance[0, number]:>8.1%} "
-            f"({found.global_importance[number]:.1%})"
-        )
+    row = table.iloc[[options.row]]
+    found, parts, importance = model.explain(row, str(options.table), options.cases)
+    print(f"row {options.row}: predicted {found.predictions[0]}, because it is near")
+    for _, case in parts.groupby("rank"):
+        _print_case(case, options.features)
+    print(
+        "\nEach column's part of the squared distance; all of them add up to 100%. A part is "
+        "negative\nwhere the difference in that column makes up for that in others."
+    )
+    print(f"\n{'what the metric looks at':<30}{'here':>8}{'on average':>14}")
+    for line in importance.nlargest(options.features, "here").itertuples():
+        print(f"  {line.column:<28}{line.here:>8.1%}{line.on_average:>14.1%}")
     if options.out is not None:
-        _write(found.to_frame(), options.out)
+        parts.insert(0, "row", options.row)
+        parts.insert(1, "prediction", found.predictions[0])
+        _write(parts, options.out)
     if options.picture is not None:
         found.plot().figure_.savefig(options.picture, dpi=150, facecolor="white")
         print(f"\npicture: {options.picture}")
     return 0
 
 
+def _print_case(case: "pd.DataFrame", n_columns: int) -> None:
+    """One neighbour, and the columns that count most in its distance."""
+    first = case.iloc[0]
+    distance = float(np.sqrt(first["squared_distance"]))
+    title = f"training row {first['training_row']} ({first['label']}), distance {distance:.3g}"
+    print(f"\n{title}\n  {'':<28}{'here':>12}{'there':>12}{'part':>9}")
+    order = np.argsort(-np.abs(case["part"].to_numpy()), kind="stable")[:n_columns]
+    for line in case.iloc[order].itertuples():
+        share = line.part / (line.squared_distance or 1.0)
+        here, there = (_short(value) for value in (line.value, line.case_value))
+        print(f"  {line.column:<28}{here:>12}{there:>12}{share:>9.1%}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return "(imputed)" if np.isnan(value) else f"{value:.4g}"
+    return str(value)[:11]
+
+
 def _read(options: argparse.Namespace) -> tuple["Model", "pd.DataFrame"]:
     from plml import tabular
 
+    pandas()
     return tabular.load(options.model), tabular.read_table(options.table)
 
 
 def _write(table: "pd.DataFrame", path: Path | None) -> None:
-    from plml.files import write_atomically
+    from plml.tabular import write_table
 
-    text = table.to_csv(index=False)
     if path is None:
-        print(text, end="")
+        print(table.to_csv(index=False), end="")
         return
     _check_folder(path, "--out")
-    write_atomically(path, text)
+    write_table(table, path)
     print(f"table: {path}", file=sys.stderr)
 
 
 def _check_folder(path: Path, option: str) -> None:
     if not path.parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {path.parent}")
-
-
-def _same_kind(labels: "pd.Series", classes: np.ndarray) -> np.ndarray:
-    """Labels of a table as the model knows them."""
-    return (
-        labels.astype(str).to_numpy(dtype=str) if classes.dtype.kind in "UO" else labels.to_numpy()
-    )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plml.ops.distances import combine_bases
 from plml.stages.explanation import leading_directions
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class Explanation:
     neighbor_values : (q, k, d) the training rows
     importance : (q, d) share of each feature in the local metric, in units of its spread
     global_importance : (d,) the same for the mean of the metrics over the training rows
-    metrics : (q, d, d) local metrics
+    weights : (q, m) of the basis metrics at the queries
+    basis_metrics : (m, d, d)
     feature_names : (d,) names
     """
 
@@ -39,11 +41,17 @@ class Explanation:
     neighbor_values: np.ndarray
     importance: np.ndarray
     global_importance: np.ndarray
-    metrics: np.ndarray
+    weights: np.ndarray
+    basis_metrics: np.ndarray
     feature_names: np.ndarray
 
     def __len__(self) -> int:
         return len(self.predictions)
+
+    @property
+    def metrics(self) -> np.ndarray:
+        """The local metrics, (q, d, d); made when they are asked for."""
+        return combine_bases(self.weights, self.basis_metrics)
 
     def to_frame(self) -> "pd.DataFrame":
         """One row a query, neighbour and feature: who is near, and which feature made it so."""

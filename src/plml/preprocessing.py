@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 
 class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -41,3 +41,13 @@ class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return validate_data(self, X, dtype=(np.float64, np.float32), reset=False) / self.scale_
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Multiply.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+        """
+        check_is_fitted(self)
+        return check_array(X, dtype=(np.float64, np.float32)) * self.scale_

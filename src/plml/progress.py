@@ -30,10 +30,7 @@ def gap_progress(title: str, tol: float, verbose: int) -> Iterator[Callback]:
             fraction = _fraction(first_gap[0], record.gap, tol)
             text = f"{title}: iteration {record.iteration}, value {record.value:.6g}, "
             text += f"gap {record.gap:.1e}"
-            if 0.0 < fraction < 1.0:
-                left = record.seconds * (1.0 - fraction) / fraction
-                text += f", about {duration(left)} to go"
-            advance(text, fraction)
+            advance(text + time_to_go(record.seconds, fraction), fraction)
             return False
 
         yield show
@@ -61,10 +58,14 @@ def task_progress() -> Iterator[Any]:
         TextColumn("{task.description}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=1.0)
-        yield lambda description, fraction: progress.update(
-            task, description=description, completed=fraction
-        )
+        tasks: list[Any] = []
+
+        def advance(description: str, fraction: float) -> None:
+            if not tasks:  # no bar for work that never reports
+                tasks.append(progress.add_task("", total=1.0))
+            progress.update(tasks[0], description=description, completed=fraction)
+
+        yield advance
 
 
 @contextmanager
@@ -89,6 +90,13 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
+def time_to_go(seconds: float, fraction: float) -> str:
+    """What is left of work that took so long for a fraction of it; empty where nobody knows."""
+    if not 0.0 < fraction < 1.0:
+        return ""
+    return f", about {duration(seconds * (1.0 - fraction) / fraction)} to go"
 
 
 def _line_writer() -> Any:

@@ -2,9 +2,41 @@
 
 ``index_vectors()`` and ``query_vectors(X)`` of a fitted model turn the local metric into a search
 for the largest inner product, which faiss, pgvector, LanceDB and most vector databases offer. For
-an engine that knows Euclidean distance alone there is ``EuclideanReduction``.
+an engine that knows Euclidean distance alone there is ``EuclideanReduction``. Engines compute in
+float32; ``rerank`` settles what that leaves open.
 """
 
-from plml.ops.reduction import EuclideanReduction
+from typing import Any
 
-__all__ = ["EuclideanReduction"]
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from plml.ops.reduction import EuclideanReduction
+from plml.ops.topk import row_blocks, sorted_prefix
+
+__all__ = ["EuclideanReduction", "rerank"]
+
+
+def rerank(query_vectors: Any, index_vectors: Any, candidates: Any, n_neighbors: int) -> np.ndarray:
+    """The nearest of an engine's candidates, by inner products in float64; ties by index.
+
+    Parameters
+    ----------
+    query_vectors : (q, D) array, of ``query_vectors``
+    index_vectors : (n, D) array, of ``index_vectors``
+    candidates : (q, c) integer array of index rows, a few more than wanted
+    n_neighbors : how many are wanted
+
+    Returns
+    -------
+    (q, n_neighbors) integer array, nearest first
+    """
+    queries, vectors = (check_array(v, dtype=np.float64) for v in (query_vectors, index_vectors))
+    candidates = check_array(candidates, dtype=np.int64, ensure_min_features=n_neighbors)
+    if len(candidates) != len(queries):
+        raise ValueError(f"there are {len(queries)} queries and {len(candidates)} candidate rows")
+    result = np.empty((len(queries), n_neighbors), dtype=np.int64)
+    for rows in row_blocks(len(queries), candidates.shape[1] * vectors.shape[1]):
+        scores = np.einsum("qd,qcd->qc", queries[rows], vectors[candidates[rows]])
+        result[rows] = sorted_prefix(-scores, candidates[rows], n_neighbors)[1]
+    return result

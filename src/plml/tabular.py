@@ -11,6 +11,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from plml import PLML, PLMLCV
+from plml.columns import Columns, listed, pandas
+from plml.explanation import Explanation
 from plml.persistence import read_record, write_record
 from plml.preprocessing import MeanNormScaler
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 #: Categories rarer than this share one column.
 _RARE = 0.005
-_MOST_CATEGORIES = 50
 
 
 @dataclass(frozen=True)
@@ -28,69 +29,174 @@ class Model:
 
     pipeline: Pipeline
     target: str
-    columns: tuple[str, ...]
-    imputes: bool
+    columns: Columns
 
     @property
     def classifier(self) -> PLML | PLMLCV:
         """The last step."""
         return self.pipeline[-1]
 
-    def features(self, table: "pd.DataFrame", name: str) -> "pd.DataFrame":
-        """The columns that the model was fitted on, in their order."""
-        missing = [column for column in self.columns if column not in table.columns]
-        if missing:
-            raise ValueError(f"{name} lacks the columns {_listed(missing)}")
-        return table[list(self.columns)]
-
     def prepared(self, table: "pd.DataFrame", name: str) -> "pd.DataFrame":
         """As the classifier sees the rows, with the names of its features."""
-        features = self.features(table, name)
-        _check_missing(features, name, self.imputes)
-        try:
-            return self.pipeline[:-1].transform(features)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+        return self.pipeline[:-1].transform(self.columns.tidy(table, name))
+
+    def labels(self, table: "pd.DataFrame", name: str) -> np.ndarray:
+        """The labels of a table, as the classes of the model."""
+        values = _target(table, self.target, name)
+        classes = self.classifier.classes_
+        if classes.dtype.kind not in "biuf":
+            return np.array([str(value) for value in values])
+        numbers = pandas().to_numeric(values, errors="coerce")
+        if numbers.isna().any():
+            row = int(np.flatnonzero(numbers.isna())[0])
+            raise ValueError(
+                f"{name}: column {self.target!r} holds {str(values.iloc[row])!r} in row {row}; the "
+                f"model knows {listed(classes)}"
+            )
+        return numbers.to_numpy()
+
+    def explain(
+        self, row: "pd.DataFrame", name: str, cases: int
+    ) -> tuple[Explanation, "pd.DataFrame", "pd.DataFrame"]:
+        """Why one row of a table is predicted as it is, in the columns and units of the table.
+
+        Returns
+        -------
+        explanation : in the features of the classifier
+        parts : one row a case and column: the values here and there, and the part of the column
+            in the squared local distance
+        importance : one row a column: its share of the metric here and on average
+        """
+        found = self.classifier.explain(self.prepared(row, name), cases)
+        here = self.columns.tidy(row, name)
+        there = self._in_the_table(found.neighbor_values[0])
+        owner = self._owners()
+        parts = found.contributions[0] @ owner
+        names = np.array(self._encoded_order(), dtype=object)
+        k, d = parts.shape
+        frame = pandas().DataFrame(
+            {
+                "rank": np.repeat(np.arange(1, k + 1), d),
+                "training_row": np.repeat(found.neighbors[0], d),
+                "label": np.repeat(found.labels[0], d),
+                "squared_distance": np.repeat(found.squared_distances[0], d),
+                "column": np.tile(names, k),
+                "value": np.tile(here[list(names)].to_numpy(dtype=object)[0], k),
+                "case_value": there[list(names)].to_numpy(dtype=object).ravel(),
+                "part": parts.ravel(),
+            }
+        )
+        shares = {
+            "column": names,
+            "here": found.importance[0] @ owner,
+            "on_average": found.global_importance @ owner,
+        }
+        return found, frame, pandas().DataFrame(shares)
 
     def save(self, path: Path) -> None:
         """Write a skops file, in one step."""
         record = {
             "pipeline": self.pipeline,
             "target": self.target,
-            "columns": list(self.columns),
-            "imputes": self.imputes,
+            "names": list(self.columns.names),
+            "categories": list(self.columns.categories),
+            "imputes": self.columns.imputes,
         }
         write_record(path, record)
+
+    def _encoded_order(self) -> list[str]:
+        """The columns of the table in the order of the encoder."""
+        return [*self.columns.numbers, *self.columns.categories]
+
+    def _owners(self) -> np.ndarray:
+        """(n_features, n_columns), one where a feature was made from a column."""
+        sizes = [1] * len(self.columns.numbers)
+        if self.columns.categories:
+            onehot = self._encoder("category")[0]
+            rare = onehot.infrequent_categories_
+            for known, together in zip(onehot.categories_, rare, strict=True):
+                sizes.append(len(known) - (0 if together is None else len(together) - 1))
+        return np.repeat(np.eye(len(sizes)), sizes, axis=0)
+
+    def _in_the_table(self, rows: np.ndarray) -> "pd.DataFrame":
+        """Rows of the classifier's training data as they were in the table."""
+        encoded = rows * self.pipeline["scale"].scale_
+        n_numbers = len(self.columns.numbers)
+        table = pandas().DataFrame(index=range(len(rows)))
+        if n_numbers:
+            numbers = self._encoder("number")[-1].inverse_transform(encoded[:, :n_numbers])
+            table[list(self.columns.numbers)] = numbers
+        if self.columns.categories:
+            onehot, standard = self._encoder("category")
+            texts = onehot.inverse_transform(standard.inverse_transform(encoded[:, n_numbers:]))
+            texts[texts == "infrequent_sklearn"] = "(rare)"
+            table[list(self.columns.categories)] = texts
+        return table
+
+    def _encoder(self, kind: str) -> Any:
+        return self.pipeline["encode"].named_transformers_[kind]
 
 
 def load(path: Path) -> Model:
     """Read a model; nothing in the file is executed, and unknown types are refused."""
     found = read_record(path)
-    if "pipeline" not in found:
-        raise ValueError(f"{path} was not written by plml fit; use plml.load with it")
-    return Model(found["pipeline"], found["target"], tuple(found["columns"]), found["imputes"])
+    pipeline = found.get("pipeline")
+    parts = (found.get("names"), found.get("categories"), found.get("target"))
+    if (
+        not isinstance(pipeline, Pipeline)
+        or not isinstance(pipeline[-1], PLML | PLMLCV)
+        or not all(isinstance(part, kind) for part, kind in zip(parts, _PARTS, strict=True))
+    ):
+        raise ValueError(f"{path} was not written by plml fit")
+    columns = Columns(tuple(found["names"]), tuple(found["categories"]), bool(found["imputes"]))
+    return Model(pipeline, found["target"], columns)
+
+
+_PARTS = (list, list, str)
 
 
 def read_table(path: Path) -> "pd.DataFrame":
     """A CSV or Parquet file."""
-    pandas = _pandas()
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        if path.suffix.lower() in (".parquet", ".pq"):
-            table = pandas.read_parquet(path)
-        else:
-            table = pandas.read_csv(path)
-    except (ValueError, OSError, UnicodeDecodeError) as error:  # pyarrow's are ValueErrors
+        table = _read(path)
+    except (ValueError, OSError, OverflowError, MemoryError) as error:  # pyarrow's are ValueErrors
         first = str(error).strip().splitlines() or ["unreadable"]
         raise ValueError(f"{path} cannot be read as a table: {first[0]}") from error
     table.columns = [str(column) for column in table.columns]
     repeated = table.columns[table.columns.duplicated()].tolist()
     if repeated:
-        raise ValueError(f"{path} has columns of the same name: {_listed(repeated)}")
+        raise ValueError(f"{path} has columns of the same name: {listed(repeated)}")
     if not len(table):
         raise ValueError(f"{path} has no rows")
     return table
+
+
+def _read(path: Path) -> "pd.DataFrame":
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return pandas().read_parquet(path)
+    table = pandas().read_csv(path, low_memory=False)
+    # pandas gives repeated names numbers; the header itself has what the user wrote.
+    header = pandas().read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
+    if header.shape[1] == table.shape[1]:
+        unnamed = header.iloc[0] == ""
+        table.columns = np.where(unnamed, table.columns, header.iloc[0])
+    return table
+
+
+def write_table(table: "pd.DataFrame", path: Path) -> None:
+    """CSV, or Parquet where the name says so; in one step."""
+    from io import BytesIO
+
+    from plml.files import write_atomically
+
+    if path.suffix.lower() not in (".parquet", ".pq"):
+        write_atomically(path, table.to_csv(index=False))
+        return
+    buffer = BytesIO()
+    table.to_parquet(buffer, index=False)
+    write_atomically(path, buffer.getvalue())
 
 
 def fit(
@@ -101,6 +207,7 @@ def fit(
     regularization: float | None = None,
     missing: str = "refuse",
     drop: tuple[str, ...] = (),
+    checkpoint: Path | None = None,
     **parameters: Any,
 ) -> Model:
     """A pipeline fitted to a table: encode, impute, standardise, bring to one scale, learn.
@@ -113,96 +220,66 @@ def fit(
     regularization : of ``PLML``; None selects it by cross-validation
     missing : "refuse" or "impute" (medians, and a category of their own)
     drop : columns to leave out
+    checkpoint : file in which the fit saves its state
     parameters : of the classifier
     """
-    for column in (target, *drop):
+    for column in drop:
         if column not in table.columns:
-            raise ValueError(f"{name} has no column {column!r}; it has {_listed(table.columns)}")
-    labels = table[target]
-    if labels.isna().any():
-        raise ValueError(
-            f"{name}: column {target!r} has no label in {int(labels.isna().sum())} rows, the first "
-            f"is row {int(np.flatnonzero(labels.isna())[0])}; drop these rows"
-        )
+            raise ValueError(f"{name} has no column {column!r}; it has {listed(table.columns)}")
+    labels = _target(table, target, name)
     features = table.drop(columns=[target, *drop])
     if not features.shape[1]:
         raise ValueError(f"{name} has no column beside {target!r} to learn from")
-    _check_missing(features, name, missing == "impute")
-    encoder = _encoder(features, name, missing)
+    columns = Columns.of(features, name, missing == "impute")
     if regularization is None:
         classifier: Any = PLMLCV(**parameters)
     else:
         classifier = PLML(regularization=regularization, **parameters)
     pipeline = Pipeline(
-        [("encode", encoder), ("scale", MeanNormScaler()), ("classify", classifier)]
+        [("encode", _encoder(columns)), ("scale", MeanNormScaler()), ("classify", classifier)]
     )
     pipeline[:-1].set_output(transform="pandas")
-    pipeline.fit(features, _plain(labels))
-    return Model(pipeline, target, tuple(features.columns), missing == "impute")
+    try:
+        pipeline.fit(columns.tidy(features, name), _plain(labels), classify__checkpoint=checkpoint)
+    except ValueError as error:
+        if "verbose_feature_names_out" not in str(error):
+            raise
+        raise ValueError(
+            f"{name}: a column has the name that a category of another column gets, as in "
+            "'colour_red'; rename it"
+        ) from error
+    return Model(pipeline, target, columns)
 
 
-def _encoder(features: "pd.DataFrame", name: str, missing: str) -> ColumnTransformer:
-    types = _pandas().api.types
-    numbers, categories = [], []
-    for column in features:
-        values = features[column]
-        if types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values):
-            raise ValueError(
-                f"{name}: column {column!r} holds dates; turn it into numbers, or --drop it"
-            )
-        if types.is_numeric_dtype(values) and not types.is_bool_dtype(values):
-            numbers.append(column)
-            continue
-        n_values = values.nunique()
-        if n_values > _MOST_CATEGORIES and n_values > 0.5 * len(values):
-            raise ValueError(
-                f"{name}: column {column!r} has {n_values} different values in {len(values)} rows, "
-                "so it says nothing of its class; --drop it"
-            )
-        categories.append(column)
-    number_steps: list[Any] = [SimpleImputer(strategy="median")] if missing == "impute" else []
+def _encoder(columns: Columns) -> ColumnTransformer:
+    number_steps: list[Any] = [SimpleImputer(strategy="median")] if columns.imputes else []
     onehot = OneHotEncoder(
         handle_unknown="infrequent_if_exist", min_frequency=_RARE, sparse_output=False
     )
+    kinds = [
+        ("number", make_pipeline(*number_steps, StandardScaler()), list(columns.numbers)),
+        ("category", make_pipeline(onehot, StandardScaler()), list(columns.categories)),
+    ]
     return ColumnTransformer(
-        [
-            ("number", make_pipeline(*number_steps, StandardScaler()), numbers),
-            ("category", make_pipeline(onehot, StandardScaler()), categories),
-        ],
-        verbose_feature_names_out=False,
+        [kind for kind in kinds if kind[2]], verbose_feature_names_out=False, sparse_threshold=0.0
     )
 
 
-def _check_missing(features: "pd.DataFrame", name: str, imputes: bool) -> None:
-    """Refuse infinite numbers, and missing ones unless they are imputed."""
-    types = _pandas().api.types
-    for column in features:
-        values = features[column]
-        number = types.is_numeric_dtype(values) and not types.is_bool_dtype(values)
-        if number and np.isinf(values.to_numpy(dtype=float, na_value=np.nan)).any():
-            raise ValueError(f"{name}: column {column!r} holds infinite values")
-        lost = values.isna()
-        if number and lost.any() and not imputes:
-            raise ValueError(
-                f"{name}: column {column!r} has {int(lost.sum())} missing values, the first in row "
-                f"{int(np.flatnonzero(lost)[0])}; fill them, or fit with --missing impute"
-            )
+def _target(table: "pd.DataFrame", target: str, name: str) -> "pd.Series":
+    """The labels of a table, none of them missing."""
+    if target not in table.columns:
+        raise ValueError(f"{name} has no column {target!r}; it has {listed(table.columns)}")
+    labels = table[target]
+    lost = np.flatnonzero(labels.isna())
+    if len(lost):
+        raise ValueError(
+            f"{name}: column {target!r} has no label in {len(lost)} rows, the first is row "
+            f"{int(lost[0])}; drop these rows"
+        )
+    return labels
 
 
 def _plain(labels: "pd.Series") -> np.ndarray:
     """Labels as NumPy values: strings, booleans or integers."""
     values = labels.to_numpy()
-    return values.astype(str) if values.dtype.kind not in "biuf" else values
-
-
-def _listed(names: Any, most: int = 8) -> str:
-    names = [repr(str(name)) for name in names]
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise ValueError('tables need pandas: pip install "plml[cli]"') from None
-    return pandas
+    return np.array([str(v) for v in values]) if values.dtype.kind not in "biuf" else values

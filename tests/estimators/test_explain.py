@@ -31,6 +31,12 @@ def test_contributions_add_up_to_the_squared_local_distance(model, wine):
     np.testing.assert_allclose(found.squared_distances, expected, rtol=1e-6)
 
 
+def test_contributions_add_up_in_single_precision(wine):
+    single = [part.to_numpy(dtype=np.float32) for part in (wine[0], wine[2])]
+    found = PLML(n_bases=3, random_state=0).fit(single[0], wine[1]).explain(single[1], 5)
+    np.testing.assert_allclose(found.contributions.sum(axis=2), found.squared_distances, rtol=1e-6)
+
+
 def test_neighbors_and_predictions_are_those_of_the_model(model, wine):
     found = model.explain(wine[2], 5)
     distances, neighbors = model.kneighbors(wine[2], 5)

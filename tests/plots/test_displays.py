@@ -1,8 +1,10 @@
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
-from sklearn.preprocessing import normalize, scale
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, normalize, scale
 
 from plml import DANN, PLML, SML
 from plml.plots import (
@@ -104,7 +106,7 @@ def test_weights(model):
 
 
 def test_weights_need_several_metrics(digits):
-    with pytest.raises(ValueError, match="SML has one metric"):
+    with pytest.raises(ValueError, match="SML has no basis metrics"):
         WeightsDisplay.from_estimator(SML().fit(*digits))
 
 
@@ -125,7 +127,8 @@ def test_neighbors_as_images_and_as_bars(model, digits):
     )
     assert len(display.axes_) == 4
     image = display.axes_[1].images[0].get_array()
-    row = display.explanation.neighbors[2, 0]
+    row = display.explanation.neighbors[0, 0]
+    assert row == model.kneighbors(digits[0][2:3], 1)[1][0, 0]
     np.testing.assert_allclose(image, digits[0][row].reshape(8, 8))
     bars = NeighborsDisplay.from_estimator(model, digits[0][:5], n_neighbors=2)
     assert len(bars.axes_[0].patches) == 10
@@ -140,5 +143,20 @@ def test_explanation(model, digits):
     assert isinstance(display, ExplanationDisplay)
     widths = [bar.get_width() for bar in display.axes_[0].patches]
     assert sum(widths) == pytest.approx(display.explanation.squared_distances[1, 1])
+    fewer = display.plot(rank=2, n_features=5)
+    widths = [bar.get_width() for bar in fewer.axes_[0].patches]
+    assert len(widths) == 6  # and the other 59
+    assert sum(widths) == pytest.approx(display.explanation.squared_distances[1, 1])
     with pytest.raises(ValueError, match="rank must be between 1 and 2"):
         display.plot(rank=3)
+    with pytest.raises(ValueError, match=r"last step of the pipeline, model\[-1\]"):
+        LocalMetricDisplay.from_estimator(make_pipeline(StandardScaler(), model))
+
+
+def test_a_model_of_named_columns_draws_without_a_warning(digits, recwarn):
+    frame = pd.DataFrame(digits[0], columns=[f"pixel {i}" for i in range(64)])
+    model = PLML(n_bases=2, random_state=0).fit(frame, digits[1])
+    LocalMetricDisplay.from_estimator(model, n_points=3)
+    NeighborsDisplay.from_estimator(model, frame, query=1)
+    ExplanationDisplay.from_estimator(model, frame, query=1)
+    assert not [w for w in recwarn if "feature names" in str(w.message)]

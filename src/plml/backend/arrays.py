@@ -53,21 +53,20 @@ def check_device(device: str) -> None:
     """A ``ValueError`` of one line where nothing can run on the device."""
     if device == "cpu":
         return
+    kind, _, number = device.partition(":")
+    if kind not in ("cuda", "torch"):
+        raise ValueError(f'unknown device {device!r}: use "cpu", "cuda" or "cuda:0"')
     try:
         import torch
     except ImportError:
         raise ValueError(
             f'device={device!r} needs PyTorch: pip install "plml[gpu]", or use device="cpu"'
         ) from None
-    kind = device.partition(":")[0]
-    if kind not in ("cuda", "torch"):
-        raise ValueError(f'unknown device {device!r}: use "cpu", "cuda" or "cuda:0"')
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             f"device={device!r}: PyTorch {torch.__version__} finds no GPU; install its CUDA build "
             'and a driver, or use device="cpu"'
         )
-    number = device.partition(":")[2]
     if (
         kind == "cuda"
         and number

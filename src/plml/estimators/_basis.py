@@ -136,7 +136,6 @@ class BasisMetricClassifier(NeighborClassifier):
         squared, neighbors = on_host(squared), on_host(neighbors)
         queries = self._fit_X if X is None else self._validate_on_host(X)
         with self._threads():
-            metrics = on_host(self._metrics_at(None if X is None else queries))
             weights = on_host(self._weights(None if X is None else queries))
         values = self._fit_X[neighbors]
         voters = neighbors[:, : self.n_neighbors]
@@ -149,12 +148,13 @@ class BasisMetricClassifier(NeighborClassifier):
             neighbors=neighbors,
             labels=self.classes_[self._fit_codes[neighbors]],
             squared_distances=squared,
-            contributions=feature_contributions(metrics, queries[:, None, :] - values),
+            contributions=feature_contributions(queries, values, weights, self.basis_metrics_),
             queries=queries,
             neighbor_values=values,
             importance=self._importance(weights),
             global_importance=self.average_importance(),
-            metrics=metrics,
+            weights=weights,
+            basis_metrics=self.basis_metrics_,
             feature_names=(
                 np.array([f"x{i}" for i in range(queries.shape[1])], dtype=object)
                 if names is None
@@ -173,12 +173,12 @@ class BasisMetricClassifier(NeighborClassifier):
         """What a search needs, on the device of an array; made once a device."""
         if not hasattr(self, "_copies"):
             self._copies: dict[str, Placed] = {}
-        key = f"{type(like_x).__module__} {device(like_x)}"
+        approximate = getattr(self, "search_backend", "exact") == "approximate"
+        key = f"{type(like_x).__module__} {device(like_x)} {approximate}"
         if key not in self._copies:
             X, weights, M = (
                 like(array, like_x) for array in (self._fit_X, self.weights_, self.basis_metrics_)
             )
-            approximate = getattr(self, "search_backend", "exact") == "approximate"
             self._copies[key] = Placed(X, weights, M, approximate)
         return self._copies[key]
 

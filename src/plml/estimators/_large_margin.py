@@ -179,19 +179,21 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         self.converged_ = bool(metrics.gap <= self.tol)
         self.n_iter_ = metrics.n_iter
         self.history_ = {"metrics": history_arrays(metrics.history)}
+        self._cut = ["metrics"] if metrics.interrupted else []  # stages that a callback stopped
         self.search_recall_ = self._placed(X).recall(min(self.n_neighbors, len(X) - 1))
 
     def _troubles(self) -> Iterator[Warning]:
         yield from classes_of_one(self._fit_codes, self.classes_)
-        yield from self._gap_trouble("stage 2 (metrics)", self.dual_gap_)
+        yield from self._gap_trouble("stage 2 (metrics)", self.dual_gap_, "metrics" in self._cut)
         if self.dual_gap_ <= self.tol:
             yield from zero_metric(self.basis_metrics_)
 
-    def _gap_trouble(self, stage: str, gap: float) -> Iterator[Warning]:
+    def _gap_trouble(self, stage: str, gap: float, cut: bool = False) -> Iterator[Warning]:
         if gap > self.tol:
+            cure = f"standardise the features, or raise max_iter={self.max_iter} or tol"
             yield ConvergenceWarning(
                 f"{stage} stopped at a relative gap of {gap:.2e}, above tol={self.tol:g}; "
-                f"standardise the features, or raise max_iter={self.max_iter} or tol"
+                f"{'a callback stopped it' if cut else cure}"
             )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.model_selection import check_cv
 
 from plml.backend.arrays import is_tensor, like, on_host
 from plml.estimators._large_margin import LargeMarginClassifier
-from plml.progress import task_progress
+from plml.progress import task_progress, time_to_go
 from plml.solvers.problem import NOTHING_KEPT, Keep
 
 #: The paper's grid for alpha_1.
@@ -78,12 +79,14 @@ def cross_validate_path(
         )
         for train, test in (splits[i] for i in to_do)
     )
-    folds = []
+    folds, began = [], perf_counter()
     with task_progress() if verbose else nullcontext() as advance:
         for i in range(len(splits)):
             folds.append(keep.arrays(f"fold {i}", lambda: next(jobs)))
             if advance:
-                advance(f"cross-validation: fold {i + 1}", (i + 1) / len(splits))
+                done = (i + 1) / len(splits)
+                left = time_to_go(perf_counter() - began, done)
+                advance(f"cross-validation: fold {i + 1} of {len(splits)}{left}", done)
     results: dict[str, Any] = {
         "params": [{"regularization": float(value)} for value in values],
         "param_regularization": values,

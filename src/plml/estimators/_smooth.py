@@ -144,12 +144,14 @@ class SmoothLocalMetric(LargeMarginClassifier):
 
     def _set_fitted(self, X: np.ndarray, preparation: Any, metrics: Metrics) -> None:
         super()._set_fitted(X, preparation, metrics)
+        if preparation.solution.interrupted:
+            self._cut.append("weights")
         self.history_["weights"] = history_arrays(preparation.solution.history)
         self.converged_ = self.converged_ and bool(preparation.gap <= self.tol)
 
     def _troubles(self) -> Iterator[Warning]:
         yield from fewer_anchors(self.n_bases, len(self.anchors_), len(self.weights_))
-        yield from self._gap_trouble("stage 1 (weights)", self.weights_gap_)
+        yield from self._gap_trouble("stage 1 (weights)", self.weights_gap_, "weights" in self._cut)
         yield from super()._troubles()
 
     def _weights_at(self, X: Array) -> Array:

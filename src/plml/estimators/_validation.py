@@ -56,7 +56,9 @@ def class_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The classes and the number of each label; refuses a single class."""
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"y has one class only ({str(classes[0])!r}); at least two classes are needed")
+        raise ValueError(
+            f"y has one class only ({str(classes[0])!r}); at least two classes are needed"
+        )
     return classes, codes
 
 

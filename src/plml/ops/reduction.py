@@ -3,6 +3,7 @@
 from typing import Self
 
 import numpy as np
+from sklearn.utils.validation import check_array
 
 
 class EuclideanReduction:
@@ -26,6 +27,7 @@ class EuclideanReduction:
         ----------
         index_vectors : (n, D) array
         """
+        index_vectors = _checked(index_vectors)
         self.radius_ = float(np.sqrt(_squares(index_vectors).max(initial=0.0)))
         return self
 
@@ -36,8 +38,13 @@ class EuclideanReduction:
         ----------
         index_vectors : (n, D) array, none longer than those of ``fit``
         """
+        if not hasattr(self, "radius_"):
+            raise ValueError("fit the reduction on the index vectors first")
+        index_vectors = _checked(index_vectors)
         rest = self.radius_**2 - _squares(index_vectors)
-        if (rest < -1e-9 * self.radius_**2).any():
+        # The same vectors rounded to another precision may be longer by as much.
+        rounding = 4.0 * float(np.finfo(np.float32).eps)
+        if (rest < -rounding * self.radius_**2).any():
             raise ValueError(
                 f"row {int(rest.argmin())} is longer than the vectors of fit; fit again on all"
             )
@@ -51,7 +58,13 @@ class EuclideanReduction:
         ----------
         query_vectors : (q, D) array
         """
+        query_vectors = _checked(query_vectors)
         return np.column_stack([query_vectors, np.zeros(len(query_vectors), query_vectors.dtype)])
+
+
+def _checked(vectors: np.ndarray) -> np.ndarray:
+    """Floats in two dimensions."""
+    return check_array(vectors, dtype=(np.float64, np.float32))
 
 
 def _squares(vectors: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from plml.backend.arrays import on_host
 from plml.explanation import Explanation
 from plml.plots.style import PALETTE, axes_for, class_colors, clean, number, wrapped
 from plml.plots.views import View, ellipse
@@ -53,11 +54,12 @@ class LocalMetricDisplay:
         random_state : of the sample of points
         options : of ``plot``
         """
-        check_is_fitted(estimator)
+        estimator = fitted_estimator(estimator)
         X, codes = estimator._fit_X, estimator._fit_codes
         view = View.of(X, getattr(estimator, "feature_names_in_", None))
         chosen = sample_rows(len(X), n_points, random_state)
-        metrics = view.metrics(np.asarray(estimator.get_mahalanobis_matrix(X[chosen])))
+        with estimator._threads():
+            metrics = view.metrics(on_host(estimator._metrics_at(X[chosen])))
         centers = view.points(X[chosen])
         display = cls(
             view.points(X), codes, estimator.classes_, centers, codes[chosen], metrics, view
@@ -144,9 +146,9 @@ class WeightsDisplay:
         random_state : of their sample
         options : of ``plot``
         """
-        check_is_fitted(estimator)
+        estimator = fitted_estimator(estimator)
         if not hasattr(estimator, "anchors_"):
-            raise ValueError(f"{type(estimator).__name__} has one metric, so no weights to show")
+            raise ValueError(f"{type(estimator).__name__} has no basis metrics that share the data")
         X = estimator._fit_X
         view = View.of(X, getattr(estimator, "feature_names_in_", None))
         chosen = sample_rows(len(X), n_points, random_state)
@@ -216,7 +218,7 @@ class ConvergenceDisplay:
         estimator : fitted, with ``history_``
         options : of ``plot``
         """
-        check_is_fitted(estimator)
+        estimator = fitted_estimator(estimator)
         if not hasattr(estimator, "history_"):
             raise ValueError(f"{type(estimator).__name__} keeps no history of its fit")
         stages = {
@@ -251,9 +253,9 @@ class ConvergenceDisplay:
             gap.axhline(self.tol, color=PALETTE[7], lw=1, ls="--")
             gap.annotate(
                 f"tol {number(self.tol)}",
-                (0.98, self.tol),
+                (0.02, self.tol),
                 xycoords=("axes fraction", "data"),
-                ha="right",
+                ha="left",
                 va="bottom",
                 color="#555555",
                 fontsize=8,
@@ -303,8 +305,8 @@ class NeighborsDisplay:
         image_shape : rows and columns of pixels, where the features are these
         options : of ``plot``
         """
-        explanation = estimator.explain(X, n_neighbors)
-        return cls(explanation, query, image_shape).plot(**options)
+        explanation = estimator.explain(_one_of(X, query), n_neighbors)
+        return cls(explanation, 0, image_shape).plot(**options)
 
     def plot(self, ax: Any = None, n_features: int = 10) -> Self:
         """Draw.
@@ -367,7 +369,8 @@ class NeighborsDisplay:
 class ExplanationDisplay:
     """Which features made the nearest case near, and which ones the metric looks at here.
 
-    Left: the parts of the squared local distance to a neighbour; they add up to it. Right: the
+    The features that matter most come first. Left: the parts of the squared local distance to a
+    neighbour; they add up to it. Right: the
     share of each feature in the metric at the query, beside its share on average over the data.
 
     Attributes
@@ -400,7 +403,7 @@ class ExplanationDisplay:
         n_neighbors : neighbours found; see ``rank`` of ``plot``
         options : of ``plot``
         """
-        return cls(estimator.explain(X, n_neighbors), query).plot(**options)
+        return cls(estimator.explain(_one_of(X, query), n_neighbors)).plot(**options)
 
     def plot(self, ax: Any = None, rank: int = 1, n_features: int = 10) -> Self:
         """Draw.
@@ -419,12 +422,19 @@ class ExplanationDisplay:
         here, everywhere = found.importance[self.query], found.global_importance
         weight = np.abs(parts) / (np.abs(parts).sum() or 1.0) + here
         top = np.argsort(-weight, kind="stable")[:n_features]
-        names, places = wrapped(found.feature_names[top].tolist()), np.arange(len(top))
-        size = (8.2, 1.3 + 0.28 * len(top))
+        names = wrapped(found.feature_names[top].tolist())
+        shown = np.array([values[top] for values in (parts, here, everywhere)])
+        if len(top) < len(parts):  # so that what is drawn adds up
+            rest = [[values.sum() - values[top].sum()] for values in (parts, here, everywhere)]
+            shown = np.concatenate([shown, rest], axis=1)
+            names.append(f"the other {len(parts) - len(top)}")
+        parts, here, everywhere = shown
+        places = np.arange(len(names))
+        size = (8.2, 1.3 + 0.28 * len(names))
         self.figure_, grid = axes_for(ax, (1, 2), size)
         self.axes_ = grid[0]
         left, right = self.axes_
-        left.barh(places, parts[top], color=np.where(parts[top] < 0, PALETTE[2], PALETTE[1]))
+        left.barh(places, parts, color=np.where(parts < 0, PALETTE[2], PALETTE[1]))
         left.axvline(0.0, color="#555555", lw=0.8)
         distance = found.squared_distances[self.query, rank - 1]
         left.set_title(
@@ -436,16 +446,31 @@ class ExplanationDisplay:
         )
         left.set(xlabel="part of the squared distance")
         left.set_yticks(places, names)
-        right.barh(places - 0.2, here[top], 0.4, color=PALETTE[0], label="here")
-        right.barh(places + 0.2, everywhere[top], 0.4, color=PALETTE[7], label="on average")
+        right.barh(places - 0.2, here, 0.4, color=PALETTE[0], label="here")
+        right.barh(places + 0.2, everywhere, 0.4, color=PALETTE[7], label="on average")
         right.set(xlabel="share of the metric")
         right.set_yticks(places, [])
         right.legend(frameon=False, fontsize=8)
         for panel in self.axes_:
-            panel.set_ylim(len(top) - 0.5, -0.5)
+            panel.set_ylim(len(names) - 0.5, -0.5)
             panel.tick_params(axis="y", length=0)
             clean(panel)
         return self
+
+
+def _one_of(X: Any, query: int) -> Any:
+    """One row of the queries, as a table of one row."""
+    if not 0 <= query < len(X):
+        raise ValueError(f"query must be between 0 and {len(X) - 1}, got {query}")
+    return X.iloc[[query]] if hasattr(X, "iloc") else np.asarray(X)[[query]]
+
+
+def fitted_estimator(model: Any) -> Any:
+    """A fitted estimator; a pipeline is told which of its steps is meant."""
+    if hasattr(model, "steps"):
+        raise ValueError("give the last step of the pipeline, model[-1], and the data it sees")
+    check_is_fitted(model)
+    return model
 
 
 def _check_query(explanation: Explanation, query: int) -> None:

@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from plml.plots.displays import sample_rows
+from plml.plots.displays import fitted_estimator, sample_rows
 from plml.plots.style import axes_for, wrapped
 from plml.plots.views import View
 
@@ -53,7 +52,7 @@ class ImportanceDisplay:
         random_state : of their sample
         options : of ``plot``
         """
-        check_is_fitted(estimator)
+        estimator = fitted_estimator(estimator)
         if not hasattr(estimator, "local_importance"):
             raise ValueError(f"{type(estimator).__name__} has no basis metrics to compare")
         X = estimator._fit_X

@@ -49,6 +49,13 @@ Callback = Callable[[Iteration], Any]
 State = dict[str, Any]
 
 
+def counting_on(callback: Callback | None, before: "Solution") -> Callback | None:
+    """The callback of a run that goes on where another ended: iterations and seconds add up."""
+    if callback is None:
+        return None
+    return lambda record: callback(before.counting_on(record))
+
+
 class Keeper(Protocol):
     """Where a run leaves its state, and finds that of a run that was cut short."""
 
@@ -74,14 +81,15 @@ class Solution(NamedTuple):
 
     def followed_by(self, later: "Solution") -> "Solution":
         """A later run from this point, with the history of both."""
-        seconds = self.history[-1].seconds if self.history else 0.0
-        shifted = tuple(
-            record._replace(
-                iteration=record.iteration + self.n_iter, seconds=record.seconds + seconds
-            )
-            for record in later.history
-        )
+        shifted = tuple(self.counting_on(record) for record in later.history)
         return later._replace(n_iter=self.n_iter + later.n_iter, history=self.history + shifted)
+
+    def counting_on(self, record: Iteration) -> Iteration:
+        """A line of a later run, with the iterations and seconds of both."""
+        seconds = self.history[-1].seconds if self.history else 0.0
+        return record._replace(
+            iteration=record.iteration + self.n_iter, seconds=record.seconds + seconds
+        )
 
 
 class Keep:

@@ -9,25 +9,31 @@ zero.
 
 import numpy as np
 
+from plml.ops.distances import combine_bases
 from plml.ops.topk import row_blocks
 
 
-def feature_contributions(metrics: np.ndarray, differences: np.ndarray) -> np.ndarray:
-    """(x - x_j)_f (M (x - x_j))_f, which sum to the squared distance.
+def feature_contributions(
+    queries: np.ndarray, cases: np.ndarray, weights: np.ndarray, M: np.ndarray
+) -> np.ndarray:
+    """(x - x_j)_f (M(x) (x - x_j))_f, which sum to the squared distance.
 
     Parameters
     ----------
-    metrics : (q, d, d) array
-    differences : (q, k, d) array, x - x_j
+    queries : (q, d) array, x
+    cases : (q, k, d) array, x_j
+    weights : (q, m) array
+    M : (m, d, d) array
 
     Returns
     -------
     (q, k, d) float64 array
     """
-    result = np.empty(differences.shape)
-    for rows in row_blocks(len(metrics), differences.shape[1] * differences.shape[2]):
-        part = differences[rows].astype(np.float64, copy=False)
-        result[rows] = part * (part @ metrics[rows])
+    result = np.empty(cases.shape)
+    _, k, d = cases.shape
+    for rows in row_blocks(len(queries), d * (d + 2 * k)):
+        differences = queries[rows, None, :].astype(np.float64) - cases[rows]
+        result[rows] = differences * (differences @ combine_bases(weights[rows], M))
     return result
 
 

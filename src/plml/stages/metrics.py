@@ -38,6 +38,7 @@ from plml.solvers.problem import (
     Keep,
     Keeper,
     Solution,
+    counting_on,
 )
 from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.triplets import Triplets
@@ -190,6 +191,7 @@ class Metrics(NamedTuple):
     converged: bool
     n_iter: int
     history: tuple[Iteration, ...]
+    interrupted: bool = False  # by a callback
 
 
 def relative_gap(primal: Array, dual: Array) -> Array:
@@ -241,6 +243,7 @@ def learn_metrics(
                 solution = _minimize(problem, gamma, solver, max_iter, options, keep)
             else:
                 left = max_iter - solution.n_iter
+                options["callback"] = counting_on(callback, solution)
                 later = _minimize(problem, solution.x, solver, left, options, keep)
                 solution = solution.followed_by(later)
             metrics = _certified(exact, solution, X.dtype, tol)
@@ -308,6 +311,7 @@ def _minimize(
         return solution
     # Its line search compares values and gives up where they agree to rounding; FISTA's steps
     # need no such comparison.
+    options = {**options, "callback": counting_on(options["callback"], solution)}
     return solution.followed_by(accelerated_from(solution.x, left, restart=True))
 
 
@@ -325,7 +329,8 @@ def _certified(problem: MetricsDual, solution: Solution, dtype: Any, tol: float)
     history = solution.history
     if history:  # its last line is what is returned
         history = (*history[:-1], history[-1]._replace(value=value, gap=gap))
-    return Metrics(M, solution.x, objective, gap, gap <= tol, n_iter, history)
+    stopped = solution.interrupted
+    return Metrics(M, solution.x, objective, gap, gap <= tol, n_iter, history, stopped)
 
 
 def _uniform_start(problem: MetricsDual) -> tuple[Array, Evaluation]:

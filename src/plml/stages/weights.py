@@ -27,7 +27,15 @@ from plml.backend.arrays import (
 from plml.backend.threads import ALONE, Crew, crew, one_blas_thread
 from plml.ops.projections import project_simplex, project_simplex_from
 from plml.solvers.fista import fista
-from plml.solvers.problem import NOTHING_KEPT, Callback, Evaluation, Keep, Keeper, Solution
+from plml.solvers.problem import (
+    NOTHING_KEPT,
+    Callback,
+    Evaluation,
+    Keep,
+    Keeper,
+    Solution,
+    counting_on,
+)
 from plml.solvers.quadratic import accelerated
 from plml.stages.graph import local_scales, self_tuning_similarity
 
@@ -272,8 +280,10 @@ def _accelerated(
     xp = namespace(problem.B)
     with crew() as threads:
 
-        def minimize(dtype: Any, start: Array, tol: float, max_iter: int) -> Solution:
-            options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback}
+        def minimize(
+            dtype: Any, start: Array, tol: float, max_iter: int, show: Callback | None
+        ) -> Solution:
+            options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": show}
 
             def run(keeper: Keeper | None) -> Solution:
                 rows = RowWeightProblem(problem, dtype, threads)
@@ -283,12 +293,14 @@ def _accelerated(
             return solution._replace(x=like(solution.x, start, dtype))
 
         if not problem.fits_single_precision():
-            return minimize(xp.float64, problem.even_start(), tol, max_iter)
-        solution = minimize(xp.float32, problem.even_start(), max(0.99 * tol, 1e-4), max_iter)
+            return minimize(xp.float64, problem.even_start(), tol, max_iter, callback)
+        first_tol = max(0.99 * tol, 1e-4)
+        solution = minimize(xp.float32, problem.even_start(), first_tol, max_iter, callback)
         W = project_simplex(xp.astype(solution.x, xp.float64))
         # No iteration where the float64 certificate of these weights closes as well.
         left = 0 if solution.interrupted else max_iter - solution.n_iter
-        return solution.followed_by(minimize(xp.float64, W, tol, left))
+        later = minimize(xp.float64, W, tol, left, counting_on(callback, solution))
+        return solution.followed_by(later)
 
 
 def query_similarity(
