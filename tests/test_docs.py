@@ -1,6 +1,7 @@
 """Every snippet of the documentation runs, and the documentation builds without a warning."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,15 +13,30 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+COMMAND = "import sys; from plml.cli import main; sys.exit(main())"
+#: Commands of the documentation that are run; the others take hours or other files.
+RUN = re.compile(r"plml (fit|evaluate|explain|predict) |python -c ")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_snippets_run(page, monkeypatch, tmp_path):
+    """In their order: Python, and commands for the terminal."""
     monkeypatch.chdir(tmp_path)
-    snippets = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
-    if not snippets:
-        pytest.skip(f"{page.name} has no Python in it")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
     names: dict = {}
-    for number, snippet in enumerate(snippets):
-        exec(compile(snippet, f"{page.name}, snippet {number}", "exec"), names)
+    for number, (language, block) in enumerate(blocks):
+        if language == "python":
+            exec(compile(block, f"{page.name}, block {number}", "exec"), names)
+        elif language == "":
+            for line in filter(RUN.match, block.splitlines()):
+                run(line)
+
+
+def run(line):
+    program, *arguments = shlex.split(line, comments=True)
+    command = ["-c", COMMAND] if program == "plml" else []
+    done = subprocess.run([sys.executable, *command, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
 def test_it_builds_without_a_warning(tmp_path):
