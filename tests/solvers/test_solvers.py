@@ -7,7 +7,7 @@ import pytest
 from plml.ops.projections import project_box
 from plml.solvers.fista import FistaState, fista, fista_step
 from plml.solvers.lbfgsb import lbfgsb
-from plml.solvers.problem import Evaluation, Iteration, history_arrays
+from plml.solvers.problem import Evaluation, Iteration, counting_on, history_arrays
 from plml.solvers.quasi_newton import Memory, projected_lbfgs
 
 
@@ -194,3 +194,66 @@ def test_history_as_columns():
     assert list(columns) == ["iteration", "value", "gap", "seconds"]
     np.testing.assert_array_equal(columns["gap"], [0.5, 0.25])
     assert all(len(column) == 0 for column in history_arrays(()).values())
+
+
+class Shelf:
+    """Keeps the state number ``number`` that it is offered, and hands it to the next run."""
+
+    def __init__(self, number):
+        self.number, self.state, self.n_offers = number, {}, 0
+
+    def saved(self):
+        return dict(self.state)
+
+    def offer(self, state):
+        self.n_offers += 1
+        if self.n_offers == self.number:
+            self.state = {name: np.array(value) for name, value in state().items()}
+
+
+KEEPING = [name for name in SOLVERS if name != "lbfgsb"]
+
+
+@pytest.mark.parametrize("number", [1, 4, 15])
+@pytest.mark.parametrize("name", KEEPING)
+def test_a_run_that_was_cut_short_goes_on_along_the_same_iterates(quadratic, name, number):
+    shelf = Shelf(number)
+    whole = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000, keeper=shelf)
+    assert shelf.n_offers == len(whole.history) - 2  # neither the first nor the last
+    before = quadratic.n_evaluations
+    resumed = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000, keeper=shelf)
+    assert quadratic.n_evaluations - before < before
+    np.testing.assert_allclose(resumed.x, whole.x, atol=1e-10)
+    assert resumed.n_iter == whole.n_iter
+    assert [r.iteration for r in resumed.history] == [r.iteration for r in whole.history]
+    np.testing.assert_allclose(
+        [r.gap for r in resumed.history], [r.gap for r in whole.history], rtol=1e-3, atol=1e-9
+    )
+    seconds = [r.seconds for r in resumed.history]
+    assert (np.diff(seconds) >= 0).all()
+    assert seconds[: number + 1] == [r.seconds for r in whole.history[: number + 1]]
+
+
+def test_the_best_point_survives_an_interruption(quadratic):
+    """A state whose best point is not its last one is resumed with both."""
+    shelf = Shelf(3)
+    projected_lbfgs(quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=1e-7, max_iter=40, keeper=shelf)
+    best = {"best_x": np.full(20, 0.25), "best_value": -7.0, "best_gap": 1e-12, "best_at": 2}
+    shelf.state.update({key: np.array(value) for key, value in best.items()})
+    found = projected_lbfgs(
+        quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=0.0, max_iter=30, patience=3, keeper=shelf
+    )
+    np.testing.assert_array_equal(found.x, best["best_x"])
+    assert (found.value, found.gap) == (-7.0, 1e-12)
+    assert found.n_iter <= 2 + 3 + 2  # patience counts from the best point
+
+
+def test_callbacks_of_a_later_run_count_on(quadratic):
+    first = fista(quadratic, np.zeros(20), tol=1e-2, max_iter=50)
+    seen = []
+    callback = counting_on(seen.append, first)
+    later = fista(quadratic, first.x, tol=1e-6, max_iter=500, callback=callback)
+    both = first.followed_by(later)
+    assert seen == list(both.history[len(first.history) :])
+    assert seen[0].iteration == first.n_iter
+    assert counting_on(None, first) is None
