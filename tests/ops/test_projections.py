@@ -8,6 +8,8 @@ from hypothesis.extra import numpy as hnp
 from plml.ops.projections import (
     project_box,
     project_psd,
+    project_psd_by_sign,
+    project_psd_factored,
     project_simplex,
     project_simplex_from,
     psd_factor,
@@ -89,3 +91,33 @@ def test_psd_factor_reproduces_the_matrix_and_its_rank(rng):
     assert L.shape == (2, 5)
     np.testing.assert_allclose(L.T @ L, A.T @ A, atol=1e-12)
     assert psd_factor(np.zeros((3, 3))).shape == (1, 3)
+
+
+def test_the_sign_iteration_is_the_projection(rng):
+    A = rng.normal(size=(4, 12, 12))
+    S = A + A.swapaxes(1, 2)
+    S[1] = 0.0
+    S[2] *= 1e6
+    S[3] = -A[3] @ A[3].T  # nothing is left of it
+    found, expected = project_psd_by_sign(S), project_psd(S)
+    for mine, truth, original in zip(found, expected, S, strict=True):
+        assert np.linalg.norm(mine - truth) <= 1e-5 * np.linalg.norm(original)
+        np.testing.assert_array_equal(mine, mine.T)
+
+
+@pytest.mark.parametrize("d", [31, 32, 40])
+def test_factors_of_large_projections(rng, d):
+    A = rng.normal(size=(3, d, d))
+    S = A + A.swapaxes(1, 2)
+    found = project_psd_factored(S)
+    assert (found.factors is None) == (d < 32)
+    for b in range(3):
+        values, vectors = np.linalg.eigh(S[b])
+        truth = (vectors * np.maximum(values, 0)) @ vectors.T
+        np.testing.assert_allclose(found.matrices[b], truth, atol=1e-10)
+        if found.factors is not None:
+            L = found.factors[b]
+            assert L.shape == (d, int((values > 0).sum()))
+            np.testing.assert_allclose(L @ L.T, truth, atol=1e-10)
+    np.testing.assert_allclose(project_psd(S), found.matrices)
+    np.testing.assert_allclose(project_psd(S[0]), found.matrices[0])

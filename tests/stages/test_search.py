@@ -2,8 +2,13 @@ import numpy as np
 import pytest
 
 import judge
+from plml.backend.arrays import on_host, to_device
+from plml.ops import topk
+from plml.ops.distances import grouped_pairs
 from plml.stages.search import (
+    ApproximateMetricIndex,
     LocalMetricIndex,
+    TrainingMetricIndex,
     index_vectors,
     own_metric_neighbors,
     query_vectors,
@@ -93,3 +98,101 @@ def test_own_metric_neighbors_against_the_definition(rng, spectrum):
     assert indices[6].tolist()[:2] == [4, 5]
     left_out = own_metric_neighbors(X, X[[4]], metrics[6:7], 1, np.array([4]))[1]
     assert left_out.tolist() == [[5]]
+
+
+class TestTrainingMetrics:
+    """Distances measured with the metric of the training point."""
+
+    @pytest.fixture
+    def grouped(self, rng):
+        X, Q = rng.normal(size=(60, 4)) + 5.0, rng.normal(size=(15, 4)) + 5.0
+        A = rng.normal(size=(3, 4, 4))
+        return X, rng.integers(3, size=60), A @ A.swapaxes(1, 2), Q
+
+    def expected(self, X, groups, M, q):
+        return np.array([(q - x) @ M[g] @ (q - x) for x, g in zip(X, groups, strict=True)])
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_neighbors_of_the_definition(self, grouped, dtype):
+        X, groups, M, Q = (part.astype(dtype) if part.ndim > 1 else part for part in grouped)
+        d2, found = TrainingMetricIndex(X, groups, M).search(Q, 5)
+        for i, q in enumerate(Q.astype(float)):
+            truth = self.expected(X.astype(float), groups, M.astype(float), q)
+            np.testing.assert_array_equal(found[i], np.argsort(truth, kind="stable")[:5])
+            rtol = 1e-4 if dtype == np.float32 else 1e-9
+            np.testing.assert_allclose(d2[i], np.sort(truth)[:5], rtol=rtol)
+
+    def test_instances_leave_themselves_out(self, grouped):
+        X, groups, M, _ = grouped
+        d2, found = TrainingMetricIndex(X, groups, M).search(X, 4, np.arange(len(X)))
+        for i in range(len(X)):
+            truth = self.expected(X, groups, M, X[i])
+            truth[i] = np.inf
+            np.testing.assert_array_equal(found[i], np.argsort(truth, kind="stable")[:4])
+        assert (d2 > 0).all()
+
+    def test_distances_of_given_pairs(self, grouped, rng, monkeypatch):
+        X, groups, M, Q = grouped
+        candidates = rng.integers(60, size=(15, 6))
+        whole = grouped_pairs(Q, M, groups, X, candidates)
+        for i in range(15):
+            truth = self.expected(X, groups, M, Q[i])[candidates[i]]
+            np.testing.assert_allclose(whole[i], truth, rtol=1e-12)
+        monkeypatch.setattr(topk, "_BLOCK_ELEMENTS", 1)
+        blocked = grouped_pairs(Q, M, groups, X, candidates)
+        np.testing.assert_allclose(blocked, whole, rtol=1e-12)
+        assert (grouped_pairs(X[:2], -1e-20 * M, groups, X, np.array([[0], [5]])) >= 0).all()
+
+
+class TestApproximate:
+    @pytest.fixture(autouse=True)
+    def _faiss(self):
+        pytest.importorskip("faiss")
+
+    @pytest.fixture
+    def larger(self, rng):
+        X, Q = rng.normal(size=(400, 5)) + 2.0, rng.normal(size=(50, 5)) + 2.0
+        A = rng.normal(size=(3, 5, 5))
+        return X, A @ A.swapaxes(1, 2), Q, rng.dirichlet(np.ones(3), size=50)
+
+    def test_finds_most_and_measures_exactly(self, larger):
+        X, M, Q, weights = larger
+        index = ApproximateMetricIndex(X, M)
+        d2, found = index.search(Q, weights, 4)
+        expected_d2, expected = index.exact.search(Q, weights, 4)
+        same = found == expected
+        assert same.mean() > 0.97
+        np.testing.assert_allclose(d2[same], expected_d2[same], rtol=1e-9)
+        assert (np.diff(d2, axis=1) >= 0).all()
+        np.testing.assert_array_equal(index.nearest(Q, weights, 4), found)
+
+    def test_instances_leave_themselves_out(self, larger, rng):
+        X, M, _, _ = larger
+        weights = rng.dirichlet(np.ones(3), size=400)
+        index = ApproximateMetricIndex(X, M)
+        _, found = index.search(X, weights, 3, np.arange(400))
+        assert not (found == np.arange(400)[:, None]).any()
+        assert np.mean(found == index.exact.search(X, weights, 3, np.arange(400))[1]) > 0.97
+
+    def test_where_the_metric_vanishes_it_is_exact(self, larger):
+        X, M, Q, weights = larger
+        M[0] = 0.0
+        weights[:10] = [1.0, 0.0, 0.0]
+        index = ApproximateMetricIndex(X, M)
+        for got, expected in zip(
+            index.search(Q, weights, 3), index.exact.search(Q, weights, 3), strict=True
+        ):
+            np.testing.assert_array_equal(got, expected)
+
+    def test_a_query_at_the_center_has_neighbors(self, larger):
+        X, M, _, weights = larger
+        d2, found = ApproximateMetricIndex(X, M).search(X.mean(axis=0)[None], weights[:1], 3)
+        assert np.isfinite(d2).all()
+        assert found.shape == (1, 3)
+
+
+def test_votes_on_tensors(rng):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    labels = rng.integers(4, size=(20, 3))
+    found = vote(to_device(labels, "torch"), 4)
+    np.testing.assert_array_equal(on_host(found), vote(labels, 4))

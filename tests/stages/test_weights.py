@@ -5,6 +5,7 @@ from scipy.optimize import check_grad
 
 import judge
 from plml.backend.threads import ALONE
+from plml.stages import weights
 from plml.stages.graph import graph_laplacian, local_scales, similarity_graph
 from plml.stages.neighbors import euclidean_neighbors
 from plml.stages.weights import (
@@ -139,3 +140,31 @@ def test_query_weights_solve_equation_4_for_the_new_point(rng):
         total += one.solve(solver=cp.CLARABEL)
         np.testing.assert_allclose(solution.x[i], w.value, atol=2e-3)
     assert solution.value == pytest.approx(total, rel=1e-5)
+
+
+def test_rows_in_another_order_are_the_same_problem(rng):
+    *_, problem = make_problem(rng)
+    order = rng.permutation(len(problem.B))
+    other = problem.reordered(order)
+    W = rng.dirichlet(np.ones(problem.B.shape[1]), size=len(order))
+    before, after = problem.evaluate(W), other.evaluate(W[order])
+    assert after.value == pytest.approx(before.value)
+    np.testing.assert_allclose(other.gradient(after), problem.gradient(before)[order])
+    gaps = (
+        problem.gap(W, before, problem.gradient(before)),
+        other.gap(W[order], after, other.gradient(after)),
+    )
+    assert gaps[0] == pytest.approx(gaps[1])
+    np.testing.assert_array_equal(other.start(), problem.start()[order])
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+def test_large_problems_are_solved_in_the_order_of_their_anchors(rng, monkeypatch, tol):
+    *_, problem = make_problem(rng)
+    plain = learn_weights(problem, solver="auto", tol=tol, max_iter=5000)
+    monkeypatch.setattr(weights, "_WORTH_SHARING", 1)
+    reordered = learn_weights(problem, solver="auto", tol=tol, max_iter=5000)
+    assert reordered.converged
+    assert reordered.value == pytest.approx(plain.value, rel=2 * tol)
+    evaluation = problem.evaluate(reordered.x)
+    assert evaluation.value == pytest.approx(reordered.value, rel=1e-6)
