@@ -1,13 +1,17 @@
 """Threads of BLAS and OpenMP."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from typing import TypeVar
 
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController, threadpool_limits
+
+#: Where this module was imported; a process with another number was forked from it.
+_process = os.getpid()
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -15,12 +19,17 @@ Result = TypeVar("Result")
 
 @contextmanager
 def limit_threads(n_jobs: int | None) -> Iterator[None]:
-    """Hold the numerical libraries to ``n_jobs`` threads; None leaves them as they are."""
-    if n_jobs is None:
+    """Hold the numerical libraries to ``n_jobs`` threads; None leaves them as they are.
+
+    A forked process inherits OpenMP's idea of its threads and not the threads, and would wait for
+    them for ever: there OpenMP works alone.
+    """
+    with ExitStack() as limits:
+        if n_jobs is not None:
+            limits.enter_context(threadpool_limits(effective_n_jobs(n_jobs)))
+        if _process != os.getpid():
+            limits.enter_context(threadpool_limits(1, user_api="openmp"))
         yield
-    else:
-        with threadpool_limits(effective_n_jobs(n_jobs)):
-            yield
 
 
 @contextmanager

@@ -1,0 +1,138 @@
+"""Many users of one model: threads, processes, thousands of small requests."""
+
+import gc
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from sklearn.datasets import load_iris
+from sklearn.preprocessing import scale
+
+from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, SML, BoostMetric, KernelSVM
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return scale(X), y
+
+
+MODELS = {
+    "PLML": PLML(n_bases=4, random_state=0, n_neighbors=3),
+    "PLML-optimize": PLML(n_bases=4, random_state=0, query_weights="optimize"),
+    "PLML-approximate": PLML(n_bases=4, random_state=0, search_backend="approximate"),
+    "SML": SML(),
+    "CBLML": CBLML(n_bases=4, random_state=0),
+    "LMNN": LMNN(),
+    "LMNNMM": LMNNMM(tol=1e-2),
+    "BoostMetric": BoostMetric(),
+    "GLML": GLML(),
+    "DANN": DANN(),
+    "KernelSVM": KernelSVM(Cs=(1.0,)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_hundred_threads_get_the_answers_of_one(iris, name):
+    """The first calls of a fresh copy at the same moment, so that lazy parts are made in a race."""
+    X, y = iris
+    state = pickle.dumps(MODELS[name].fit(X, y))
+    queries = np.random.default_rng(0).normal(size=(100, 7, 4))
+    alone = pickle.loads(state)
+    expected = [alone.predict_proba(batch) for batch in queries]
+    shared, gate = pickle.loads(state), threading.Barrier(100)
+
+    def ask(batch):
+        gate.wait()
+        return shared.predict_proba(batch)
+
+    with ThreadPoolExecutor(100) as pool:
+        found = list(pool.map(ask, queries))
+    np.testing.assert_array_equal(found, expected)
+
+
+GROWTH = """
+import sys
+from pathlib import Path
+import numpy as np
+from sklearn.datasets import load_digits
+from plml import PLML
+
+def resident():
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]), int(status.split("VmHWM:")[1].split()[0])
+
+X, y = load_digits(return_X_y=True)
+X = X / 16.0
+model = PLML(n_bases=5, random_state=0, regularization=1.0).fit(X, y)
+for _ in range(1000):
+    model.predict(X[:8])
+before = resident()
+for i in range(10_000):
+    model.predict(X[i % 1000 : i % 1000 + 8])
+after = resident()
+print(after[0] - before[0], after[1] - before[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_ten_thousand_small_predictions_in_flat_memory():
+    done = subprocess.run(
+        [sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True
+    )
+    grown, peak_grown = (int(kilobytes) for kilobytes in done.stdout.split())
+    assert grown < 1024
+    assert peak_grown < 1024
+
+
+def test_refits_leave_nothing_behind(iris):
+    """Indexes and copies of earlier fits go when the model is fitted again."""
+    X, y = iris
+    model = PLML(n_bases=4, random_state=0)
+    for _ in range(3):
+        model.fit(X, y).predict(X)
+    gc.collect()
+    kept = [thing for thing in gc.get_objects() if type(thing).__name__ == "LocalMetricIndex"]
+    mine = model._placed(X).metric_index
+    assert [index is mine for index in kept if index.X.shape == X.shape].count(True) == 1
+
+
+def fit_score(seed, X, y):
+    return PLML(n_bases=4, random_state=seed).fit(X, y).score(X, y)
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_fits_in_joblib_workers(iris, backend):
+    expected = [fit_score(seed, *iris) for seed in range(4)]
+    found = Parallel(n_jobs=2, backend=backend)(delayed(fit_score)(s, *iris) for s in range(4))
+    assert found == expected
+
+
+def answer(model, X, y, queue):
+    queue.put((model.predict(X), model.fit(X, y).predict(X)))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_fits_and_predictions_in_other_processes(iris, method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system has no {method}")
+    X, y = iris
+    model = PLML(n_bases=4, random_state=0).fit(X, y)
+    expected = model.predict(X)  # its index exists before the process does
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    process = context.Process(target=answer, args=(model, X, y, queue))
+    process.start()
+    try:
+        found = queue.get(timeout=60)
+    finally:
+        process.join(timeout=10)
+        process.kill()
+    for part in found:
+        np.testing.assert_array_equal(part, expected)
