@@ -61,7 +61,14 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Write a dictionary with a model in it, and the format number."""
-    write_atomically(path, _skops().dumps({"format": FORMAT, **record}))
+    content = _skops().dumps({"format": FORMAT, **record})
+    unknown = _unknown_types(content)
+    if unknown:
+        raise ValueError(
+            f"the model holds types that no file may hold: {unknown}; save the estimator itself "
+            "(of a search, its best_estimator_)"
+        )
+    write_atomically(path, content)
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -71,11 +78,11 @@ def read_record(path: Path) -> dict[str, Any]:
         raise ValueError(f"there is no model {path}")
     content = path.read_bytes()
     try:
-        unknown = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))
+        unknown = _unknown_types(content)
     except Exception as error:  # whatever a damaged archive leads to
         raise ValueError(f"{path} is not a model, or it is damaged") from error
     if unknown:
-        raise ValueError(f"{path} holds types that are not trusted: {', '.join(unknown[:8])}")
+        raise ValueError(f"{path} holds types that are not trusted: {unknown}")
     try:
         found = skops.loads(content, trusted=list(TRUSTED))
     except Exception as error:
@@ -84,6 +91,12 @@ def read_record(path: Path) -> dict[str, Any]:
         version = found.get("format") if isinstance(found, dict) else None
         raise ValueError(f"{path} has the format {version}; this version reads {FORMAT}")
     return found
+
+
+def _unknown_types(content: bytes) -> str:
+    """Names of types that are neither skops' to trust nor ours."""
+    unknown = sorted(set(_skops().get_untrusted_types(data=content)) - set(TRUSTED))
+    return ", ".join(unknown[:8])
 
 
 def _skops() -> Any:
