@@ -8,7 +8,6 @@ beside it, so that a power cut in the middle of a write loses one interval and n
 import json
 import os
 import warnings
-import zipfile
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from io import BytesIO
@@ -67,7 +66,7 @@ class Checkpoint:
                 state = _read(path)
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            except Exception as error:  # whatever a damaged archive leads to
                 what_now = "starting afresh" if path == self.previous else "trying the one before"
                 warnings.warn(f"checkpoint {path} is damaged ({error}); {what_now}", stacklevel=3)
                 continue

@@ -1,5 +1,6 @@
 """From a table on disk to a model on disk and back: what the command line does with files."""
 
+import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,7 +162,7 @@ def read_table(path: Path) -> "pd.DataFrame":
         raise ValueError(f"there is no file {path}")
     try:
         table = _read(path)
-    except (ValueError, OSError, OverflowError, MemoryError) as error:  # pyarrow's are ValueErrors
+    except Exception as error:  # whatever a damaged file leads its parser to
         first = str(error).strip().splitlines() or ["unreadable"]
         raise ValueError(f"{path} cannot be read as a table: {first[0]}") from error
     table.columns = [str(column) for column in table.columns]
@@ -178,10 +179,11 @@ def _read(path: Path) -> "pd.DataFrame":
         return pandas().read_parquet(path)
     table = pandas().read_csv(path, low_memory=False)
     # pandas gives repeated names numbers; the header itself has what the user wrote.
-    header = pandas().read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
-    if header.shape[1] == table.shape[1]:
-        unnamed = header.iloc[0] == ""
-        table.columns = np.where(unnamed, table.columns, header.iloc[0])
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        header = next(filter(any, csv.reader(stream)), [])
+    if len(header) == table.shape[1]:
+        names = zip(header, table.columns, strict=True)
+        table.columns = [written or given for written, given in names]
     return table
 
 

@@ -1,0 +1,121 @@
+"""Random bytes into everything that reads someone else's file: no traceback, no hang.
+
+    pip install atheris
+    python fuzz/readers.py csv -atheris_runs=400000 -timeout=20
+    python fuzz/readers.py parquet -atheris_runs=200000 -timeout=20
+    python fuzz/readers.py skops | checkpoint | idx ...
+
+A reader may refuse a file with a ``ValueError`` of one line, and nothing else. What it
+accepts as a table is taken through the checks of the columns as well, as ``plml fit`` does.
+"""
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import atheris
+import numpy as np
+
+with atheris.instrument_imports(include=["plml"]):
+    from plml import checkpoint, persistence, tabular
+    from plml.columns import Columns
+    from plml.experiments import datasets
+
+FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+SEEDS = Path(__file__).parents[1] / "tests" / "data"
+
+
+def table(path: Path) -> None:
+    """As ``plml fit`` and ``plml predict`` read a table."""
+    found = tabular.read_table(path)
+    for imputes in (False, True):
+        columns = Columns.of(found, path.name, imputes)
+        tidy = columns.tidy(found, path.name)
+        assert list(tidy.columns) == list(columns.names)
+        assert np.isfinite(tidy[list(columns.numbers)].to_numpy(dtype=float)).all() or imputes
+
+
+def model(path: Path) -> None:
+    """As ``plml predict`` and ``plml.load`` read a model."""
+    for read in (persistence.load, tabular.load):
+        try:
+            read(path)
+        except ValueError as error:
+            one_line(error)
+
+
+def state(path: Path) -> None:
+    """As ``fit(checkpoint=...)`` reads its state: what is damaged is said and left."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        checkpoint.Checkpoint(path).open({"regularization": 1.0}, np.zeros(3))
+
+
+def idx(path: Path) -> None:
+    """As ``plml reproduce`` reads the files of MNIST."""
+    datasets._read_idx(path)
+
+
+def one_line(error: ValueError) -> None:
+    """A refusal that a person can read."""
+    text = str(error)
+    assert text, "an error without words"
+    assert len(text.splitlines()) == 1, text
+
+
+READERS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "csv": (table, ".csv"),
+    "parquet": (table, ".parquet"),
+    "skops": (model, ".skops"),
+    "checkpoint": (state, ".npz"),
+    "idx": (idx, ""),
+}
+
+
+def seeds(kind: str) -> list[bytes]:
+    """Good files to start from."""
+    csv = b"a,b,y\n1,x,u\n2,,v\n3.5,z,u\n"
+    if kind == "csv":
+        return [csv, csv.replace(b",", b";"), b'"a\n",b\n1e309,"q""\n"\n', b"\xef\xbb\xbfa\n\n"]
+    path = FOLDER / f"seed{READERS[kind][1]}"
+    if kind == "parquet":
+        import pandas as pd
+
+        pd.DataFrame({"a": [1.0, None], "b": ["x", None]}).to_parquet(path)
+    elif kind == "skops":
+        return [(SEEDS / "kernelsvm-format-1.skops").read_bytes()]
+    elif kind == "checkpoint":
+        checkpoint.Checkpoint(path).open({"regularization": 1.0}, np.zeros(3))
+    else:
+        return [bytes([0, 0, 8, 1, 0, 0, 0, 3, 1, 2, 3]), bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0])]
+    return [path.read_bytes()]
+
+
+def main() -> None:
+    kind = sys.argv.pop(1)
+    read, suffix = READERS[kind]
+    path = FOLDER / f"input{suffix}"
+
+    def once(data: bytes) -> None:
+        path.write_bytes(data)
+        try:
+            read(path)
+        except ValueError as error:
+            one_line(error)
+
+    corpus = FOLDER / "corpus"
+    corpus.mkdir()
+    for number, content in enumerate(seeds(kind)):
+        (corpus / str(number)).write_bytes(content)
+    for pattern in (f"input{suffix}*",):
+        for old in FOLDER.glob(pattern):
+            old.unlink()
+    warnings.simplefilter("ignore")
+    atheris.Setup([*sys.argv, str(corpus)], once)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
