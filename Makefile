@@ -2,6 +2,10 @@
 # make test   install, lint and run every test
 # make docs   build the documentation into docs/_build/html
 # make bench  all benchmarks, most of an hour
+# make test-oldest  every test with the oldest dependencies that pyproject.toml allows
+# make mutation     change the code of stages, solvers and ops in thousands of ways; do tests notice?
+# make fuzz         random bytes into everything that reads a file
+# make audit        known vulnerabilities of the dependencies
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -13,7 +17,7 @@ export PLML_DATA ?= $(abspath $(wildcard ../shared/data))
 # Two test processes on two cores: one thread each.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 
-.PHONY: demo test lint format docs bench clean
+.PHONY: demo test test-oldest lint format docs bench mutation fuzz audit clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -53,6 +57,27 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/predict_vs_sklearn.py
+
+test-oldest:
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet -e ".[dev]" -c constraints-oldest.txt
+	$(TEST_ENV) $(VENV)-oldest/bin/python -m pytest $(PYTEST_ARGS)
+
+# mutmut does not know pytest 9 yet.
+mutation:
+	$(PYTHON) -m venv $(VENV)-mutation
+	$(VENV)-mutation/bin/python -m pip install --quiet -e ".[dev]" mutmut "pytest<9" $(TORCH)
+	$(TEST_ENV) $(VENV)-mutation/bin/python -m mutmut run --max-children 2
+	$(VENV)-mutation/bin/python -m mutmut results
+
+fuzz: $(VENV)/dev.stamp
+	$(BIN)/python -m pip install --quiet atheris
+	for reader in parquet checkpoint skops idx csv; do \
+	  $(BIN)/python fuzz/readers.py $$reader -atheris_runs=220000 -timeout=30 -rss_limit_mb=8000 || exit 1; done
+
+audit: $(VENV)/dev.stamp
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/python -m pip_audit --skip-editable
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

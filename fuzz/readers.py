@@ -1,8 +1,8 @@
 """Random bytes into everything that reads someone else's file: no traceback, no hang.
 
     pip install atheris
-    python fuzz/readers.py csv -atheris_runs=400000 -timeout=20
-    python fuzz/readers.py parquet -atheris_runs=200000 -timeout=20
+    python fuzz/readers.py csv -atheris_runs=400000 -timeout=30 -rss_limit_mb=8000
+    python fuzz/readers.py parquet -atheris_runs=200000 -timeout=30 -rss_limit_mb=8000
     python fuzz/readers.py skops | checkpoint | idx ...
 
 A reader may refuse a file with a ``ValueError`` of one line, and nothing else. What it

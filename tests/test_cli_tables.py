@@ -361,3 +361,28 @@ def test_help_names_every_command():
     )
     for command in ("demo", "fit", "predict", "evaluate", "explain", "reproduce", "bench"):
         assert command in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
+def test_a_file_that_asks_for_all_of_the_memory_is_refused(tmp_path):
+    """In a process of its own: an archive of a few kilobytes that unpacks to many gigabytes."""
+    script = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "import numpy as np\n"
+        "from plml.files import bounded_memory\n"
+        "path = Path(sys.argv[1]); path.write_bytes(b'x' * 100)\n"
+        "before = resource.getrlimit(resource.RLIMIT_AS)\n"
+        "try:\n"
+        "    with bounded_memory(path): np.empty(2**33)\n"
+        "except MemoryError: print('refused')\n"
+        "with bounded_memory(path): np.empty(2**20)\n"
+        "print(resource.getrlimit(resource.RLIMIT_AS) == before)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "small")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["refused", "True"]

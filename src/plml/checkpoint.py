@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from plml.backend.arrays import on_host
-from plml.files import write_atomically
+from plml.files import bounded_memory, write_atomically
 from plml.solvers.problem import Keep, Solution, State, history_of
 
 _FORMAT = 1
@@ -201,7 +201,7 @@ class SolverState:
 
 def _read(path: Path) -> State:
     """All arrays of a file; the archive's checksums are verified, and nothing is unpickled."""
-    with np.load(path, allow_pickle=False) as archive:
+    with bounded_memory(path), np.load(path, allow_pickle=False) as archive:
         state = {name: archive[name] for name in archive.files}
     state["identity"] = json.loads(str(state["identity"]))
     return state
@@ -224,10 +224,12 @@ def _check_identity(path: Path, found: Any, expected: dict[str, Any]) -> None:
     if found == expected:
         return
     reason = "other data"
-    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+    before, now = None, expected["parameters"]
+    if isinstance(found, dict) and found.get("format") == _FORMAT:
+        before = found.get("parameters")
+    if not isinstance(before, dict):
         reason = "another version of plml"
-    elif found["parameters"] != expected["parameters"]:
-        before, now = found["parameters"], expected["parameters"]
+    elif before != now:
         changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         reason = ", ".join(f"{name}={before.get(name)!r}" for name in sorted(changed))
     raise ValueError(

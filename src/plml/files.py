@@ -1,8 +1,40 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and files of strangers that ask for all of the memory."""
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+#: Bytes that reading a file may take beyond a multiple of its size.
+_ALLOWANCE = 4 * 2**30
+_LARGEST_EXPANSION = 64
+
+
+@contextmanager
+def bounded_memory(path: Path) -> Iterator[None]:
+    """While a file is read, refuse it more memory than files of its size can need.
+
+    A few bytes of a damaged or malicious archive can ask its parser for all there is. Where the
+    system has no such limits (they are those of the whole process), nothing is limited.
+    """
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    extra = _ALLOWANCE + _LARGEST_EXPANSION * path.stat().st_size
+    limit = pages * resource.getpagesize() + extra
+    if soft != resource.RLIM_INFINITY:
+        limit = min(limit, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def write_atomically(path: Path, content: str | bytes, previous: Path | None = None) -> None:

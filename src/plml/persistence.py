@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from plml.files import write_atomically
+from plml.files import bounded_memory, write_atomically
 
 FORMAT = 1
 #: All that a model file may hold beside what skops trusts by itself.
@@ -84,7 +84,8 @@ def read_record(path: Path) -> dict[str, Any]:
     if unknown:
         raise ValueError(f"{path} holds types that are not trusted: {unknown}")
     try:
-        found = skops.loads(content, trusted=list(TRUSTED))
+        with bounded_memory(path):
+            found = skops.loads(content, trusted=list(TRUSTED))
     except Exception as error:
         raise ValueError(f"{path} is not a model, or it is damaged") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:

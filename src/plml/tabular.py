@@ -14,6 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from plml import PLML, PLMLCV
 from plml.columns import Columns, listed, pandas
 from plml.explanation import Explanation
+from plml.files import bounded_memory, write_atomically
 from plml.persistence import read_record, write_record
 from plml.preprocessing import MeanNormScaler
 
@@ -161,9 +162,10 @@ def read_table(path: Path) -> "pd.DataFrame":
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        table = _read(path)
+        with bounded_memory(path):
+            table = _read(path)
     except Exception as error:  # whatever a damaged file leads its parser to
-        first = str(error).strip().splitlines() or ["unreadable"]
+        first = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"{path} cannot be read as a table: {first[0]}") from error
     table.columns = [str(column) for column in table.columns]
     repeated = table.columns[table.columns.duplicated()].tolist()
@@ -190,8 +192,6 @@ def _read(path: Path) -> "pd.DataFrame":
 def write_table(table: "pd.DataFrame", path: Path) -> None:
     """CSV, or Parquet where the name says so; in one step."""
     from io import BytesIO
-
-    from plml.files import write_atomically
 
     if path.suffix.lower() not in (".parquet", ".pq"):
         write_atomically(path, table.to_csv(index=False))

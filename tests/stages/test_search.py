@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 
 import judge
+from backend_devices import DEVICES
 from plml.backend.arrays import on_host, to_device
 from plml.ops import topk
 from plml.ops.distances import grouped_pairs
+from plml.stages import search
 from plml.stages.search import (
     ApproximateMetricIndex,
     LocalMetricIndex,
@@ -196,3 +198,35 @@ def test_votes_on_tensors(rng):
     labels = rng.integers(4, size=(20, 3))
     found = vote(to_device(labels, "torch"), 4)
     np.testing.assert_array_equal(on_host(found), vote(labels, 4))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtypes", [("float32", "float32"), ("float64", "float64")])
+def test_vectors_have_the_dtype_of_their_parts(local_model, device, dtypes):
+    X, M, Q, weights = local_model
+    X, Q, weights = (to_device(part.astype(dtypes[0]), device) for part in (X, Q, weights))
+    M = to_device(M.astype(dtypes[1]), device)
+    for vectors in (index_vectors(X, M), query_vectors(Q, weights, M)):
+        assert str(vectors.dtype).endswith(max(dtypes))
+    inner = on_host(query_vectors(Q, weights, M)) @ on_host(index_vectors(X, M)).T
+    exact = [on_host(part).astype(float) for part in (Q, weights, M, X)]
+    expected = query_vectors(*exact[:3]) @ index_vectors(exact[3], exact[2]).T
+    np.testing.assert_allclose(inner, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_features", [15, 16, 24, 40])
+def test_own_metrics_exclude_what_is_far_and_nothing_else(rng, n_features):
+    """The bound from leading directions leaves a fraction of the points to measure."""
+    X, Q = (rng.normal(size=(n, n_features)) for n in (300, 12))
+    A = rng.normal(size=(12, n_features, 3)) * [8.0, 4.0, 2.0]
+    metrics = A @ A.swapaxes(1, 2) + 1e-3 * np.eye(n_features)
+    for dtype in (np.float32, np.float64):
+        d2, found = own_metric_neighbors(X.astype(dtype), Q.astype(dtype), metrics, 4, None)
+        for i in range(12):
+            differences = X.astype(dtype).astype(float) - Q[i].astype(dtype).astype(float)
+            truth = np.einsum("nd,de,ne->n", differences, metrics[i], differences)
+            np.testing.assert_array_equal(found[i], np.lexsort((np.arange(300), truth))[:4])
+            np.testing.assert_allclose(d2[i], np.sort(truth)[:4], rtol=1e-3)
+    others = np.arange(300)
+    left = search._not_excluded(X, Q[0], metrics[0], 4, others)
+    assert (len(left) < 150) == (n_features >= 16)

@@ -1,0 +1,30 @@
+"""What the project says of its dependencies, in the places where it says it."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_oldest_dependencies_are_those_that_are_allowed():
+    """``make test-oldest`` tests the minimum of every runtime dependency in pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    stated = [*project["dependencies"], *extras["plots"], *extras["cli"]]
+    minimum = dict(part.split(">=") for part in stated if ">=" in part)
+    lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert set(pinned) == set(minimum)
+    for name, version in minimum.items():
+        padded = f"{version}.0" if pinned[name].count(".") > version.count(".") else version
+        assert pinned[name] == padded, name
+
+
+def test_no_word_that_executes_what_it_reads():
+    """Neither eval, exec, pickle nor a shell anywhere in the library."""
+    forbidden = re.compile(r"\b(eval|exec)\(|\bpickle\b|shell=True|os\.system|allow_pickle=True")
+    for path in (ROOT / "src").rglob("*.py"):
+        code = re.sub(r'""".*?"""|#.*', "", path.read_text(encoding="utf-8"), flags=re.S)
+        code = re.sub(r"#.*", "", code)
+        assert not forbidden.search(code), path
