@@ -309,7 +309,7 @@ def test_bad_data_is_named(blobs):
         model.fit(np.where(X > 2, np.nan, X), y)
     with pytest.raises(ValueError, match="Unknown label type"):
         model.fit(X, X[:, 0])
-    huge = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    huge = pd.DataFrame(X.copy(), columns=["a", "b", "c", "d"])
     huge["c"] *= 1e200
     with pytest.raises(ValueError, match=r"feature 'c' reaches .* standardise"):
         model.fit(huge, y)

@@ -118,6 +118,7 @@ class LMNNMM(LargeMarginNeighbors):
         self.basis_metrics_ = self._fit_metrics(X, y).astype(self._fit_X.dtype)
         self.metric_of_ = self._groups
         self.__dict__.pop("_index", None)  # of an earlier fit
+        _ = self._index  # made now: a prediction changes nothing of a fitted estimator
 
     def _troubles(self) -> Iterator[Warning]:
         if self.n_metrics is not None:
