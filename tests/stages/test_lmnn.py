@@ -4,6 +4,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from plml.solvers.problem import Monitor
+from plml.stages import lmnn
 from plml.stages.energy import energies
 from plml.stages.lmnn import (
     ActiveSet,
@@ -195,3 +196,154 @@ def test_an_observer_can_end_the_fit():
 
     learn(make_data(1), "convex", observe=observe)
     assert len(seen) == 2
+
+
+class TestRuns:
+    """Histories, limits and ends of the two solvers."""
+
+    @pytest.mark.parametrize("solver", ["factored", "convex"])
+    def test_the_history_counts_and_its_objectives_are_whole(self, solver):
+        data = make_data(2, n=60, d=4)
+        monitor, observed = Monitor(1e-3), []
+        found = learn_lmnn(
+            data,
+            solver=solver,
+            n_components=None,
+            tol=1e-3,
+            max_iter=2000,
+            monitor=monitor,
+            observe=lambda M: observed.append(M.copy()),
+        )
+        assert found.history == tuple(monitor.history)
+        iterations = [record.iteration for record in found.history]
+        assert iterations[0] == 0
+        assert iterations == sorted(set(iterations))
+        assert found.n_iter <= 2000
+        closed = solver == "convex"  # the last one is not for observers any more
+        assert len(observed) == len(found.history) - closed
+        for record, M in zip(found.history, observed, strict=False):
+            assert naive_objective(data, M) == pytest.approx(record.value, rel=1e-8)
+        values = np.array([record.value for record in found.history])
+        assert found.objective == values.min()
+        if solver == "factored":
+            assert np.isinf([record.gap for record in found.history]).all()
+        else:
+            gaps = np.array([record.gap for record in found.history])
+            assert np.isfinite(gaps[-1])
+            assert (np.diff(gaps[np.isfinite(gaps)]) <= 1e-12).all()
+            assert found.gap == gaps[-1] <= 1e-3
+            assert found.n_iter == iterations[-1]
+
+    @pytest.mark.parametrize("limit", [1, 7, 25])
+    @pytest.mark.parametrize("solver", ["factored", "convex"])
+    def test_the_limit_of_iterations(self, solver, limit):
+        found = learn(make_data(2, n=60, d=4), solver, tol=1e-9, max_iter=limit)
+        assert found.history[-1].iteration <= limit
+        assert found.n_iter <= limit
+        more = learn(make_data(2, n=60, d=4), solver, tol=1e-9, max_iter=4 * limit)
+        assert more.objective <= found.objective
+
+    def test_the_factored_solver_settles(self):
+        """A round that changes nothing and finds no new impostor is the last."""
+        data = make_data(2, n=60, d=4)
+        loose, tight = (learn(data, "factored", tol=tol) for tol in (1e-1, 1e-6))
+        assert loose.history[-1].iteration < tight.history[-1].iteration < 20_000
+        values = [record.value for record in tight.history]
+        assert values[-2] - values[-1] <= 1e-6 * values[-1]
+        assert tight.objective <= loose.objective * (1 + 1e-9)
+
+    def test_a_callback_ends_it_and_the_convex_solver_does_not_begin(self):
+        monitor = Monitor(1e-3, lambda record: record.iteration >= 1)
+        found = learn_lmnn(
+            make_data(2, n=60, d=4),
+            solver="convex",
+            n_components=None,
+            tol=1e-3,
+            max_iter=500,
+            monitor=monitor,
+            observe=lambda M: False,
+        )
+        assert found.gap == np.inf
+        assert monitor.interrupted
+        assert sum(record.iteration >= 1 for record in found.history) == 1
+
+    def test_separable_data_ends_at_once(self):
+        """Targets that coincide and impostors far away: nothing is left to improve."""
+        X = np.repeat(np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]]), 4, axis=0)
+        X, y = X - X.mean(axis=0), np.repeat([0, 1, 2], 4)
+        targets = ExactNeighbors(X, y).targets(2)
+        found = learn(LmnnData(X, y, np.zeros(12, int), 1, targets, 1.0), "convex")
+        assert found.objective <= 1e-8
+        assert found.gap == 0.0
+
+
+class TestStart:
+    @pytest.mark.parametrize("size", [1e-3, 1.0, 300.0])
+    def test_the_scale_is_the_best_for_one_metric(self, size):
+        data = make_data(6, "class", n=45, d=4, pull=0.05)
+        X = data.X + 2.0 * np.eye(3, 4)[data.y]
+        data = data._replace(X=size * (X - X.mean(axis=0)))
+        active = ActiveSet(data, lmnn._first_impostors(data))
+        L = lmnn._scaled_identity(active, 4)
+        assert L.shape == (3, 4, 4)
+        scale = L[0, 0, 0] ** 2
+        np.testing.assert_allclose(L, np.tile(np.sqrt(scale) * np.eye(4), (3, 1, 1)))
+
+        def objective(s):
+            return active.value_and_subgradient(np.tile(s * np.eye(4), (3, 1, 1)))[0]
+
+        best = objective(scale)
+        for factor in (0.5, 0.9, 1.1, 2.0):
+            assert objective(factor * scale) >= best * (1 - 1e-6)
+
+    def test_fewer_components_are_the_leading_axes(self):
+        data = make_data(6, n=45, d=4)
+        data = data._replace(X=data.X * [1.0, 5.0, 0.1, 3.0])
+        active = ActiveSet(data, lmnn._first_impostors(data))
+        L = lmnn._scaled_identity(active, 2)[0]
+        assert L.shape == (2, 4)
+        leading = np.linalg.eigh(data.X.T @ data.X)[1].T[::-1][:2]
+        np.testing.assert_allclose(np.abs(L / np.linalg.norm(L[0])), np.abs(leading), atol=1e-10)
+
+    def test_points_that_coincide_have_a_start(self):
+        X, y = np.zeros((6, 2)), np.arange(6) % 2
+        data = LmnnData(X, y, np.zeros(6, int), 1, ExactNeighbors(X, y).targets(1), 1.0)
+        L = lmnn._scaled_identity(ActiveSet(data, lmnn._first_impostors(data)), 2)
+        assert np.isfinite(L).all()
+
+
+class TestDualBound:
+    class Dual:
+        """Scatters as they are given."""
+
+        def __init__(self, C, A, pull=1.0):
+            self.C, self.target_scatter, self.pull = C, A, pull
+
+        def triplet_scatter(self, gamma):
+            return self.C
+
+    def test_theta_is_the_largest_feasible_multiple(self, rng):
+        B, D = (rng.normal(size=(2, 3, 3)) for _ in range(2))
+        A, C = B @ B.swapaxes(1, 2), D @ D.swapaxes(1, 2)
+        found = dual_bound(self.Dual(C, A, pull=0.7), np.array([1.0, 3.0])) / 4.0
+        assert 0 < found < 1
+        for theta, feasible in ((0.999 * found, True), (1.001 * found, False)):
+            slack = np.linalg.eigvalsh(0.7 * A - theta * C)
+            assert (slack.min() >= 0) == feasible
+
+    def test_it_is_never_more_than_the_whole_sum(self, rng):
+        A = np.eye(3)[None]
+        assert dual_bound(self.Dual(0.1 * A, A), np.array([2.0, 3.0])) == 5.0
+        assert dual_bound(self.Dual(-A, A), np.array([2.0])) == 2.0
+
+    def test_where_targets_do_not_differ(self):
+        A = np.diag([1.0, 2.0, 0.0])[None]
+        inside, outside = np.diag([4.0, 0.0, 0.0])[None], np.diag([0.5, 0.0, 1e-3])[None]
+        gamma = np.array([8.0])
+        assert dual_bound(self.Dual(inside, A), gamma) == pytest.approx(2.0)
+        assert dual_bound(self.Dual(outside, A), gamma) == 0.0
+        nothing = np.zeros((1, 3, 3))
+        assert dual_bound(self.Dual(nothing, nothing), gamma) == 8.0
+        assert dual_bound(self.Dual(inside, nothing), gamma) == 0.0
+        tiny = 1e-30 * A  # units do not matter
+        assert dual_bound(self.Dual(1e-30 * inside, tiny), gamma) == pytest.approx(2.0)
