@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import KFold
 from sklearn.preprocessing import normalize, scale
 
 from plml import CBLML, PLML, PLMLCV, SML, Checkpoint
@@ -44,6 +44,18 @@ def cut_short(monkeypatch, after):
     monkeypatch.setattr(Monitor, "done", stop)
 
 
+def _certificates(monkeypatch):
+    """Grows by one at every certificate that is computed from now on."""
+    done, seen = Monitor.done, []
+
+    def count(self, *arguments):
+        seen.append(arguments)
+        return done(self, *arguments)
+
+    monkeypatch.setattr(Monitor, "done", count)
+    return seen
+
+
 MODELS = [
     PLML(n_bases=5, random_state=0),
     PLML(n_bases=5, random_state=0, solver="fista", tol=1e-2),
@@ -57,20 +69,24 @@ NAMES = ["PLML", "PLML-fista", "PLML-torch", "SML", "SML-1e-7", "CBLML", "PLMLCV
 
 
 @pytest.mark.parametrize("model", MODELS, ids=NAMES)
-@pytest.mark.parametrize("after", [4, 30])
+@pytest.mark.parametrize("after", [4, 20])
 def test_a_fit_goes_on_as_if_nothing_had_happened(digits, tmp_path, monkeypatch, model, after):
     if getattr(model, "device", "cpu") == "torch":
         pytest.importorskip("torch", reason="PyTorch is not installed")
     X, y, X_test = digits
     whole = model.fit(X, y)
     expected = {"M": whole.basis_metrics_, "history": whole.history_["metrics"]["gap"]}
+    whole_history = whole.history_
     predicted = whole.predict(X_test)
     checkpoint = Checkpoint(tmp_path / "fit.npz", every=0)
     with monkeypatch.context() as patch:
         cut_short(patch, after)
-        with suppress(Killed):
+        with pytest.raises(Killed):
             model.fit(X, y, checkpoint=checkpoint)
+    before = _certificates(monkeypatch)
     went_on = model.fit(X, y, checkpoint=checkpoint)
+    n_whole = sum(len(stage["gap"]) for stage in whole_history.values())
+    assert len(before) < n_whole or type(model) is PLMLCV  # it did not start afresh
     size = np.abs(expected["M"]).max()
     np.testing.assert_allclose(went_on.basis_metrics_, expected["M"], atol=1e-4 * size)
     np.testing.assert_allclose(went_on.history_["metrics"]["gap"], expected["history"], rtol=0.1)
@@ -157,12 +173,53 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(
         SML().fit(X, y, checkpoint=path)
 
 
+@pytest.mark.parametrize("kind", ["table", "archive", "folder", "previous"])
+def test_files_of_the_user_are_not_touched(digits, tmp_path, kind):
+    X, y, _ = digits
+    path = tmp_path / "mine"
+    theirs = tmp_path / "mine.previous" if kind == "previous" else path
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "archive":
+        np.savez(tmp_path / "mine.npz", X=X)
+        (tmp_path / "mine.npz").rename(path)
+    else:
+        theirs.write_text("a,b,c\n1,2,3\n" * 100)
+    content = None if kind == "folder" else theirs.read_bytes()
+    with pytest.raises(ValueError, match=r"is not a checkpoint; give another path|is a folder"):
+        SML().fit(X, y, checkpoint=Checkpoint(path, every=0))
+    assert theirs.is_dir() if kind == "folder" else theirs.read_bytes() == content
+    assert os.listdir(tmp_path) == [theirs.name]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (PLMLCV(regularizations=(0.1, 1.0)), PLMLCV(regularizations=(10.0, 100.0))),
+        (PLMLCV(cv=KFold(3)), PLMLCV(cv=KFold(4))),
+        (PLML(n_bases=np.int64(3)), PLML(n_bases=np.int64(8))),
+        (
+            PLML(random_state=np.random.RandomState(0)),
+            PLML(random_state=np.random.RandomState(7)),
+        ),
+    ],
+)
+def test_other_parameters_of_any_type_are_another_fit(digits, tmp_path, first, second):
+    X, y, _ = digits
+    small = {"n_bases": 3} if first.n_bases == 20 else {}
+    first.set_params(**small).fit(X[:200], y[:200], checkpoint=tmp_path / "fit.npz")
+    with pytest.raises(ValueError, match="belongs to a fit with"):
+        second.set_params(**small).fit(X[:200], y[:200], checkpoint=tmp_path / "fit.npz")
+
+
 def test_wrong_checkpoints(digits):
     X, y, _ = digits
     with pytest.raises(TypeError, match=r"path or a plml\.Checkpoint"):
         SML().fit(X, y, checkpoint=3)
     with pytest.raises(ValueError, match="every must be a number of seconds"):
         Checkpoint("fit.npz", every=-1)
+    with pytest.raises(ValueError, match="every must be a number of seconds"):
+        Checkpoint("fit.npz", every="3")
 
 
 def test_a_full_disk_does_not_end_the_fit_nor_hurt_what_is_there(digits, tmp_path, monkeypatch):

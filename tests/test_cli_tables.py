@@ -225,6 +225,25 @@ def test_repeated_names_are_refused(files, tmp_path, capsys):
     assert "rename it" in capsys.readouterr().err
 
 
+def test_rows_wider_than_the_header_are_refused(files, tmp_path, capsys):
+    path = tmp_path / "wide.csv"
+    for rows in ("1,2,x,9\n3,4,z,9\n", "1,2,x,\n3,4,z,\n"):
+        path.write_text("a,b,y\n" + rows)
+        assert run("fit", path, "--target", "y", "-o", tmp_path / "m.skops") == 2
+        assert "the rows have more fields than the header" in capsys.readouterr().err
+    path.write_text("a,b\0,y\n1,2,x\n3,4,z\n")
+    assert run("fit", path, "--target", "y", "-o", tmp_path / "m.skops") == 2
+
+
+def test_the_table_itself_is_not_overwritten(files, capsys):
+    train = files / "train.csv"
+    content = train.read_bytes()
+    for option in ("-o", "--checkpoint"):
+        assert run("fit", train, "--target", "grape", option, train) == 2
+        assert "is the table itself" in capsys.readouterr().err
+    assert train.read_bytes() == content
+
+
 def test_labels_of_another_kind_are_refused(files, tmp_path, capsys):
     table = pd.read_csv(files / "test.csv")
     table.loc[3, "grape"] = None

@@ -13,8 +13,10 @@ import pytest
 from joblib import Parallel, delayed
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import scale
+from threadpoolctl import threadpool_info
 
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, SML, BoostMetric, KernelSVM
+from plml.backend.threads import limit_threads
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +54,33 @@ def test_a_hundred_threads_get_the_answers_of_one(iris, name):
         gate.wait()
         return shared.predict_proba(batch)
 
+    before = blas_threads()
     with ThreadPoolExecutor(100) as pool:
         found = list(pool.map(ask, queries))
     np.testing.assert_array_equal(found, expected)
+    assert blas_threads() == before
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_limits_of_threads_are_given_back_in_any_order():
+    before = blas_threads()
+    with limit_threads(2):
+        two = blas_threads()
+        with limit_threads(1):
+            assert set(blas_threads()) == {1}
+        assert blas_threads() == two
+    assert blas_threads() == before
+    first, second = limit_threads(1), limit_threads(1)
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:  # a thread each
+        one.submit(first.__enter__).result()
+        other.submit(second.__enter__).result()
+        one.submit(first.__exit__, None, None, None).result()
+        assert set(blas_threads()) == {1}  # the other one still holds them
+        other.submit(second.__exit__, None, None, None).result()
+    assert blas_threads() == before
 
 
 GROWTH = """
@@ -100,7 +126,8 @@ def test_refits_leave_nothing_behind(iris):
     gc.collect()
     kept = [thing for thing in gc.get_objects() if type(thing).__name__ == "LocalMetricIndex"]
     mine = model._placed(X).metric_index
-    assert [index is mine for index in kept if index.X.shape == X.shape].count(True) == 1
+    others = [index for index in kept if index.X is model._fit_X or index.X.shape == X.shape]
+    assert [index is mine for index in others] == [True]
 
 
 def fit_score(seed, X, y):

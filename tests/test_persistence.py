@@ -32,6 +32,10 @@ def iris():
     return scale(X)[::2], y[::2]
 
 
+#: New points: a training point is its own nearest neighbour under any metric.
+QUERIES = scale(load_iris(return_X_y=True)[0])[1::2]
+
+
 def fitted(name, iris):
     model = getattr(plml, name)()
     if "random_state" in model.get_params():
@@ -43,7 +47,7 @@ def fitted(name, iris):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_estimator_comes_back_as_it_was(iris, tmp_path, name):
-    model, X = fitted(name, iris), iris[0]
+    model, X = fitted(name, iris), QUERIES
     model.predict(X)  # whatever this leaves behind is not saved
     path = tmp_path / "model.skops"
     plml.save(model, path)
@@ -140,7 +144,7 @@ def test_a_tampered_file_that_names_a_callable_is_refused(iris, tmp_path, target
 
 def test_every_cut_and_many_changed_bytes_are_refused_or_harmless(iris, tmp_path):
     """Archives have checksums: a changed array is never loaded as if it were the model."""
-    X = iris[0]
+    X = QUERIES
     path = tmp_path / "model.skops"
     model = fitted("SML", iris)
     plml.save(model, path)
@@ -160,6 +164,7 @@ def test_every_cut_and_many_changed_bytes_are_refused_or_harmless(iris, tmp_path
             refused += 1
         else:  # a byte that nothing reads, such as a date
             np.testing.assert_array_equal(found.predict(X), expected)
+            np.testing.assert_array_equal(found.basis_metrics_, model.basis_metrics_)
     assert refused >= 120
 
 
@@ -172,8 +177,10 @@ def test_other_formats_are_named(tmp_path):
     with pytest.raises(ValueError, match="there is no model"):
         plml.load(tmp_path / "nothing.skops")
     sio.dump({"format": 1}, path)
-    with pytest.raises(ValueError, match="plml predict"):
+    with pytest.raises(ValueError, match="holds no model"):
         plml.load(path)
+    with pytest.raises(ValueError, match="plml predict"):
+        plml.load(DATA / "table-format-1.skops")
     for record in ({"format": 1}, {"format": 1, "pipeline": 3, "target": "y"}):
         sio.dump(record, path)
         with pytest.raises(ValueError, match="not written by plml fit"):
@@ -194,6 +201,20 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(iris, tmp_path, monkey
         plml.save(model, path)
     assert path.read_bytes() == content
     assert os.listdir(tmp_path) == ["model.skops"]
+
+
+def test_permissions_and_links_stay(iris, tmp_path):
+    model = fitted("SML", iris)
+    mask = os.umask(0o077)
+    try:
+        plml.save(model, tmp_path / "new.skops")
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "new.skops").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "link.skops").symlink_to(tmp_path / "new.skops")
+    plml.save(model, tmp_path / "link.skops")
+    assert (tmp_path / "link.skops").is_symlink()
+    assert (tmp_path / "new.skops").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("name", ["plml", "kernelsvm"])

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from io import BytesIO
+from numbers import Real
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -22,6 +23,9 @@ from plml.files import bounded_memory, write_atomically
 from plml.solvers.problem import Keep, Solution, State, history_of
 
 _FORMAT = 1
+#: The first member of a checkpoint's archive, and how far into the file its name may lie.
+_OWN = "plml-checkpoint"
+_BEGIN = 128
 #: Parameters that change how a fit runs and not what it computes.
 _HOW_IT_RUNS = ("n_jobs", "verbose", "working_memory", "device")
 
@@ -39,7 +43,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], every: float = 30.0) -> None:
-        if not every >= 0.0:
+        if not isinstance(every, Real) or not every >= 0.0:
             raise ValueError(f"every must be a number of seconds, at least 0, got {every!r}")
         self.path = Path(path)
         self.every = every
@@ -58,17 +62,22 @@ class Checkpoint:
     def open(self, parameters: Mapping[str, Any], *data: np.ndarray) -> "KeptFit":
         """What is known of the fit with these parameters and data.
 
-        A file of another fit is refused; a damaged one gives way to the one before it.
+        A file of another fit, or that is no checkpoint at all, is refused and left alone; a damaged
+        one gives way to the one before it.
         """
         identity = _identity(parameters, *data)
+        if not self.path.parent.is_dir():
+            raise ValueError(f"checkpoint {self.path}: there is no folder {self.path.parent}")
         for path in (self.path, self.previous):
+            _check_ours(path)
+        for path in (self.path, self.previous):
+            if not path.exists():
+                continue
             try:
                 state = _read(path)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except Exception as error:  # whatever a damaged archive leads to
+            except Exception:  # whatever a damaged archive leads to
                 what_now = "starting afresh" if path == self.previous else "trying the one before"
-                warnings.warn(f"checkpoint {path} is damaged ({error}); {what_now}", stacklevel=3)
+                warnings.warn(f"checkpoint {path} is damaged; {what_now}", stacklevel=3)
                 continue
             _check_identity(path, state.pop("identity"), identity)
             return KeptFit(self, identity, state)
@@ -147,7 +156,8 @@ class KeptFit(Keep):
         """Replace one part."""
         for key in [key for key in self.state if key.startswith(f"{name}/")]:
             del self.state[key]
-        self.state.update({f"{name}/{key}": np.asarray(on_host(v)) for key, v in arrays.items()})
+        # Copies: a solver goes on writing to what it hands over.
+        self.state.update({f"{name}/{key}": np.array(on_host(v)) for key, v in arrays.items()})
         self._unsaved = True
 
     def is_due(self) -> bool:
@@ -175,7 +185,7 @@ class KeptFit(Keep):
     def save(self) -> None:
         """Write the newest file, and keep the one before it."""
         buffer = BytesIO()
-        np.savez(buffer, identity=np.array(json.dumps(self.identity)), **self.state)
+        np.savez(buffer, **{_OWN: np.array(json.dumps(self.identity))}, **self.state)
         path = self.checkpoint.path
         write_atomically(path, buffer.getvalue(), previous=self.checkpoint.previous)
         self._saved_at, self._unsaved = monotonic(), False
@@ -203,8 +213,25 @@ def _read(path: Path) -> State:
     """All arrays of a file; the archive's checksums are verified, and nothing is unpickled."""
     with bounded_memory(path), np.load(path, allow_pickle=False) as archive:
         state = {name: archive[name] for name in archive.files}
-    state["identity"] = json.loads(str(state["identity"]))
+    state["identity"] = json.loads(str(state.pop(_OWN)))
     return state
+
+
+def _check_ours(path: Path) -> None:
+    """Refuse what is not a checkpoint, whole or cut: it would be overwritten."""
+    if path.is_dir():
+        raise ValueError(f"checkpoint {path} is a folder; give the path of a file")
+    try:
+        with path.open("rb") as stream:
+            begin = stream.read(_BEGIN)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise ValueError(f"cannot read the checkpoint {path}: {error}") from error
+    if begin and _OWN.encode() not in begin and not b"PK".startswith(begin[:2]):
+        raise ValueError(f"{path} is not a checkpoint; give another path")
+    if len(begin) == _BEGIN and _OWN.encode() not in begin:
+        raise ValueError(f"{path} is not a checkpoint; give another path")
 
 
 def _identity(parameters: Mapping[str, Any], *data: np.ndarray) -> dict[str, Any]:
@@ -212,12 +239,21 @@ def _identity(parameters: Mapping[str, Any], *data: np.ndarray) -> dict[str, Any
     for array in data:
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
-    told = {
-        name: value if isinstance(value, int | float | str | None) else type(value).__name__
-        for name, value in parameters.items()
-        if name not in _HOW_IT_RUNS
-    }
+    told = {name: _told(value) for name, value in parameters.items() if name not in _HOW_IT_RUNS}
     return {"format": _FORMAT, "data": digest.hexdigest(), "parameters": told}
+
+
+def _told(value: Any) -> Any:
+    """A parameter as JSON can hold it, different for different values."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_told(part) for part in value]
+    if isinstance(value, np.random.RandomState):
+        value = value.get_state()
+    return f"{type(value).__name__} {blake2b(repr(value).encode(), digest_size=8).hexdigest()}"
 
 
 def _check_identity(path: Path, found: Any, expected: dict[str, Any]) -> None:

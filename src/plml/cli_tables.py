@@ -88,6 +88,10 @@ def _fit(options: argparse.Namespace) -> int:
     from plml import tabular
 
     _check_folder(options.out, "--out")
+    for option in ("out", "checkpoint"):
+        path = getattr(options, option)
+        if path is not None and path.resolve() == options.table.resolve():
+            raise ValueError(f"--{option} {path} is the table itself; give another path")
     if options.checkpoint is not None:
         _check_folder(options.checkpoint, "--checkpoint")
     table = tabular.read_table(options.table)

@@ -5,10 +5,22 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
+
+
+def _mode(path: Path) -> int:
+    """The permissions that the file has, or that a new one gets."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
 
 #: Bytes that reading a file may take beyond a multiple of its size.
 _ALLOWANCE = 4 * 2**30
 _LARGEST_EXPANSION = 64
+_one_at_a_time = Lock()
 
 
 @contextmanager
@@ -25,16 +37,17 @@ def bounded_memory(path: Path) -> Iterator[None]:
     except (ImportError, OSError):
         yield
         return
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    extra = _ALLOWANCE + _LARGEST_EXPANSION * path.stat().st_size
-    limit = pages * resource.getpagesize() + extra
-    if soft != resource.RLIM_INFINITY:
-        limit = min(limit, soft)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    with _one_at_a_time:  # the limit is one for the whole process
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        extra = _ALLOWANCE + _LARGEST_EXPANSION * path.stat().st_size
+        limit = pages * resource.getpagesize() + extra
+        if soft != resource.RLIM_INFINITY:
+            limit = min(limit, soft)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def write_atomically(path: Path, content: str | bytes, previous: Path | None = None) -> None:
@@ -43,6 +56,7 @@ def write_atomically(path: Path, content: str | bytes, previous: Path | None = N
     With ``previous`` the file that was there is kept under that name.
     """
     content = content.encode("utf-8") if isinstance(content, str) else content
+    path = path.resolve()  # a link stays a link
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -50,7 +64,7 @@ def write_atomically(path: Path, content: str | bytes, previous: Path | None = N
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, _mode(path))
         if previous is not None and path.exists():
             os.replace(path, previous)
         os.replace(temporary, path)

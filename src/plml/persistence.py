@@ -54,9 +54,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     path : file to read
     """
     record = read_record(Path(path))
-    if "model" not in record:
+    if "pipeline" in record:
         raise ValueError(f"{path} was written by the command line; use plml predict with it")
-    return record["model"]
+    model = record.get("model")
+    if not hasattr(model, "predict"):
+        raise ValueError(f"{path} holds no model")
+    return model
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
@@ -78,7 +81,8 @@ def read_record(path: Path) -> dict[str, Any]:
         raise ValueError(f"there is no model {path}")
     content = path.read_bytes()
     try:
-        unknown = _unknown_types(content)
+        with bounded_memory(path):
+            unknown = _unknown_types(content)
     except Exception as error:  # whatever a damaged archive leads to
         raise ValueError(f"{path} is not a model, or it is damaged") from error
     if unknown:

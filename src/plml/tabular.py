@@ -146,11 +146,15 @@ def load(path: Path) -> Model:
     parts = (found.get("names"), found.get("categories"), found.get("target"))
     if (
         not isinstance(pipeline, Pipeline)
+        or list(pipeline.named_steps) != ["encode", "scale", "classify"]
         or not isinstance(pipeline[-1], PLML | PLMLCV)
+        or not all(hasattr(step, "n_features_in_") for step in pipeline.named_steps.values())
         or not all(isinstance(part, kind) for part, kind in zip(parts, _PARTS, strict=True))
+        or list(getattr(pipeline[0], "feature_names_in_", [])) != found["names"]
     ):
         raise ValueError(f"{path} was not written by plml fit")
-    columns = Columns(tuple(found["names"]), tuple(found["categories"]), bool(found["imputes"]))
+    imputes = bool(found.get("imputes", False))
+    columns = Columns(tuple(found["names"]), tuple(found["categories"]), imputes)
     return Model(pipeline, found["target"], columns)
 
 
@@ -183,6 +187,14 @@ def _read(path: Path) -> "pd.DataFrame":
     # pandas gives repeated names numbers; the header itself has what the user wrote.
     with path.open(newline="", encoding="utf-8-sig") as stream:
         header = next(filter(any, csv.reader(stream)), [])
+    if not isinstance(table.index, pandas().RangeIndex):  # it took the first columns for labels
+        raise ValueError(
+            f"the rows have more fields than the header, which has {len(header)}; name every "
+            "column, or take the comma at the end of the rows away"
+        )
+    strange = [name for name in header if not name.isprintable()]
+    if strange:
+        raise ValueError(f"the header has a name that cannot be printed: {strange[0]!r}")
     if len(header) == table.shape[1]:
         names = zip(header, table.columns, strict=True)
         table.columns = [written or given for written, given in names]

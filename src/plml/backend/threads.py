@@ -1,11 +1,13 @@
 """Threads of BLAS and OpenMP."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
-from typing import TypeVar
+from threading import Lock, get_ident
+from typing import Any, TypeVar
 
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController, threadpool_limits
@@ -17,6 +19,47 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class _Blas:
+    """The threads of BLAS, which are those of the whole process.
+
+    Several threads of a program may hold them at the same time. Whoever is alone gives back what it
+    found; whoever is the last to go gives back what the first one found.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders: Counter[int] = Counter()
+        self._first: list[tuple[Any, int]] = []
+
+    @contextmanager
+    def held_to(self, n_threads: int, of: str = "") -> Iterator[int]:
+        """Hold the BLAS that belongs to a package, or all of it; how many threads it had before."""
+        libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+        libraries = [library for library in libraries if of in library.filepath]
+        me = get_ident()
+        with self._lock:
+            found = [(library, library.num_threads) for library in libraries]
+            if not self._holders:
+                self._first = found
+            self._holders[me] += 1
+            for library in libraries:
+                library.set_num_threads(n_threads)
+        try:
+            yield max((count for _, count in found), default=1)
+        finally:
+            with self._lock:
+                self._holders[me] -= 1
+                self._holders += Counter()  # without those that hold nothing
+                if not self._holders:
+                    found = self._first
+                if set(self._holders) <= {me}:
+                    for library, count in found:
+                        library.set_num_threads(count)
+
+
+_blas = _Blas()
+
+
 @contextmanager
 def limit_threads(n_jobs: int | None) -> Iterator[None]:
     """Hold the numerical libraries to ``n_jobs`` threads; None leaves them as they are.
@@ -26,7 +69,8 @@ def limit_threads(n_jobs: int | None) -> Iterator[None]:
     """
     with ExitStack() as limits:
         if n_jobs is not None:
-            limits.enter_context(threadpool_limits(effective_n_jobs(n_jobs)))
+            limits.enter_context(_blas.held_to(effective_n_jobs(n_jobs)))
+            limits.enter_context(threadpool_limits(effective_n_jobs(n_jobs), user_api="openmp"))
         if _process != os.getpid():
             limits.enter_context(threadpool_limits(1, user_api="openmp"))
         yield
@@ -39,9 +83,7 @@ def one_blas_thread(of: str = "") -> Iterator[None]:
     Threads that wait for such work spin, and take the cores from whatever else runs. With ``of``
     only the BLAS that belongs to that package is held.
     """
-    blas = ThreadpoolController().select(user_api="blas")
-    paths = [lib.filepath for lib in blas.lib_controllers if of in lib.filepath]
-    with blas.select(filepath=paths).limit(limits=1):
+    with _blas.held_to(1, of):
         yield
 
 
@@ -87,10 +129,9 @@ def crew() -> Iterator[Crew]:
     Pieces that fit the cache, one a thread, beat a BLAS that cuts every small product in two, and
     what is not a product is shared as well.
     """
-    blas = ThreadpoolController().select(user_api="blas")
-    n_threads = max((lib.num_threads for lib in blas.lib_controllers), default=1)
-    if n_threads == 1:
-        yield ALONE
-        return
-    with blas.limit(limits=1), ThreadPoolExecutor(n_threads) as pool:
-        yield Crew(pool, n_threads)
+    with _blas.held_to(1) as n_threads:
+        if n_threads == 1:
+            yield ALONE
+            return
+        with ThreadPoolExecutor(n_threads) as pool:
+            yield Crew(pool, n_threads)

@@ -210,7 +210,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 f"n_neighbors={self.n_neighbors} is more than the {len(self._fit_X)} training rows"
             )
         with self._threads():
-            neighbors = self._nearest(X, self.n_neighbors)
+            neighbors = self._nearest(X, int(self.n_neighbors))
             codes = like(self._fit_codes, neighbors)
             return vote(codes[neighbors], len(self.classes_))
 

@@ -116,12 +116,17 @@ def _check_spread(X: np.ndarray) -> None:
 
 
 def _check_kinds(X: Any, names: np.ndarray | None) -> None:
-    """Refuse dates and durations, which convert to numbers without a meaning."""
+    """Refuse dates and durations, which convert to numbers without a meaning, and masks."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.getmaskarray(X).any():
+        raise ValueError(
+            "X is a masked array, and masked entries are missing values; fill them "
+            "(sklearn.impute.SimpleImputer)"
+        )
     dtypes = getattr(X, "dtypes", None)
-    dtypes = [getattr(X, "dtype", None)] if names is None or dtypes is None else list(dtypes)
+    dtypes = [getattr(X, "dtype", None)] if dtypes is None else list(dtypes)
     for column, dtype in enumerate(dtypes):
         if str(dtype).lower().startswith(("datetime", "timedelta", "date", "duration")):
-            where = "X" if names is None else _feature(column, names)
+            where = _feature(column, names) if hasattr(X, "dtypes") else "X"
             raise ValueError(
                 f"{where} holds dates or durations ({dtype}); turn them into numbers with a "
                 "meaning, such as days since a date"

@@ -350,13 +350,17 @@ def kernel_values(parameters: dict[str, Any], A: np.ndarray, B: np.ndarray) -> n
     if len(B) == 0:
         return np.empty((len(A), 0))
     options = {name: value for name, value in parameters.items() if name != "kernel"}
+    if parameters["kernel"] == "rbf":  # of differences alone, which are exact near the origin
+        center = B.mean(axis=0)
+        A, B = A - center, B - center
     return pairwise_kernels(A, B, metric=parameters["kernel"], **options)
 
 
 def mean_pairwise_distance(X: np.ndarray) -> float:
     """The mean Euclidean distance of all pairs of rows; one where all rows are equal."""
     n = len(X)
-    total = sum(float(block.sum()) for block in pairwise_distances_chunked(X))
+    centered = X - X.mean(axis=0)
+    total = sum(float(block.sum()) for block in pairwise_distances_chunked(centered))
     return total / (n * (n - 1)) or 1.0
 
 

@@ -200,7 +200,7 @@ def largest_inner_products(queries: Array, vectors: Array, k: int) -> tuple[Arra
     except ImportError:
         return _largest_inner_products_blocked(queries, vectors, k)
     queries, vectors = np.ascontiguousarray(queries), np.ascontiguousarray(vectors)
-    return faiss.knn(queries, vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
+    return faiss.knn(queries, vectors, int(k), metric=faiss.METRIC_INNER_PRODUCT)
 
 
 def row_blocks(n_rows: int, elements_per_row: int, on: Array = None) -> list[slice]:
