@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from io import BytesIO
-from numbers import Real
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -43,7 +42,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], every: float = 30.0) -> None:
-        if not isinstance(every, Real) or not every >= 0.0:
+        if not isinstance(every, int | float | np.number) or not every >= 0.0:
             raise ValueError(f"every must be a number of seconds, at least 0, got {every!r}")
         self.path = Path(path)
         self.every = every
@@ -185,7 +184,8 @@ class KeptFit(Keep):
     def save(self) -> None:
         """Write the newest file, and keep the one before it."""
         buffer = BytesIO()
-        np.savez(buffer, **{_OWN: np.array(json.dumps(self.identity))}, **self.state)
+        members: dict[str, Any] = {_OWN: np.array(json.dumps(self.identity)), **self.state}
+        np.savez(buffer, **members)
         path = self.checkpoint.path
         write_atomically(path, buffer.getvalue(), previous=self.checkpoint.previous)
         self._saved_at, self._unsaved = monotonic(), False

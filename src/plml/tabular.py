@@ -186,8 +186,10 @@ def _read(path: Path) -> "pd.DataFrame":
     table = pandas().read_csv(path, low_memory=False)
     # pandas gives repeated names numbers; the header itself has what the user wrote.
     with path.open(newline="", encoding="utf-8-sig") as stream:
-        header = next(filter(any, csv.reader(stream)), [])
-    if not isinstance(table.index, pandas().RangeIndex):  # it took the first columns for labels
+        rows = filter(any, csv.reader(stream))
+        header = next(rows, [])
+        first = next(rows, header)
+    if len(first) > len(header):  # pandas would take the first columns for the names of rows
         raise ValueError(
             f"the rows have more fields than the header, which has {len(header)}; name every "
             "column, or take the comma at the end of the rows away"
