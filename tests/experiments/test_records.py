@@ -65,6 +65,15 @@ def test_a_record_without_what_others_rely_on_does_not_count(tmp_path):
     assert store.read(TASK) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("seconds", "abc"), ("selected", "x"), ("certificate", [1]), ("device", {})]
+)
+def test_a_record_with_other_types_does_not_count(tmp_path, name, value):
+    store = Store(tmp_path)
+    store.write(TASK, {**RESULT, name: value})
+    assert store.read(TASK) is None
+
+
 def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     path = tmp_path / "kept.json"
     write_atomically(path, "before")

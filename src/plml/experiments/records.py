@@ -42,10 +42,12 @@ class Task:
 
 
 #: What whoever reads a record relies on.
-_NEEDED = frozenset(
-    {"format", "seed", "accuracy", "n_test", "seconds", "correct", "device", "selected"}
-    | {"certificate", "versions", "commit", "finished", "machine"}
-)
+_NEEDED = {
+    **dict.fromkeys(("format", "seed", "n_test"), int),
+    **dict.fromkeys(("accuracy", "seconds"), float),
+    **dict.fromkeys(("correct", "device", "commit", "finished"), str),
+    **dict.fromkeys(("selected", "certificate", "versions", "machine"), dict),
+}
 
 
 class Store:
@@ -74,7 +76,9 @@ class Store:
             return None
         except (json.JSONDecodeError, UnicodeDecodeError):
             return None  # damaged: made again
-        if not isinstance(record, dict) or not record.keys() >= _NEEDED:
+        if not isinstance(record, dict):
+            return None
+        if not all(isinstance(record.get(name), kind) for name, kind in _NEEDED.items()):
             return None
         return record if record["format"] == FORMAT else None
 
