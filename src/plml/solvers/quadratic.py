@@ -70,12 +70,7 @@ def accelerated(
         state = {name: like(saved[name], x0, x0.dtype) for name in _STATE}
         t, done_before = state.pop("t"), int(saved["iteration"])
     else:
-        state = {"x": xp.asarray(x0, copy=True), "Hx": xp.empty_like(x0)}
-        state["hint"] = xp.full_like(x0[:, 0], xp.nan)
-        x, Hx = state["x"], state["Hx"]
-        share(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
-        state["y"], state["Hy"] = xp.asarray(x, copy=True), xp.asarray(Hx, copy=True)
-        t, done_before = one, 0
+        state, t, done_before = _first_state(problem, x0), one, 0
     x, y, Hx, Hy, hint = (state[name] for name in ("x", "y", "Hx", "Hy", "hint"))
     moved = xp.empty_like(x0)
     value, gap = fetch(*problem.value_and_gap(x, Hx))
@@ -123,3 +118,12 @@ def accelerated(
             if monitor.done(iteration, value, gap, kept):
                 break
     return monitor.solution(x, value, gap, iteration)
+
+
+def _first_state(problem: RowQuadratic, x0: Array) -> State:
+    """The arrays that one iteration hands to the next, before the first."""
+    xp = namespace(x0)
+    x, Hx = xp.asarray(x0, copy=True), xp.empty_like(x0)
+    problem.crew.map(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
+    y, Hy = xp.asarray(x, copy=True), xp.asarray(Hx, copy=True)
+    return {"x": x, "y": y, "Hx": Hx, "Hy": Hy, "hint": xp.full_like(x0[:, 0], xp.nan)}
