@@ -78,29 +78,11 @@ def accelerated(
         return monitor.solution(x, value, gap, 0)
 
     def step(rows: slice) -> Any:
-        """New x from y; how far the momentum points uphill."""
-        gradient = Hy[rows] * 2.0
-        gradient += problem.linear[rows]
-        gradient /= problem.metric[rows]
-        new = problem.project_rows(y[rows] - gradient, hint[rows])
-        move = moved[rows]
-        move[...] = new
-        move -= x[rows]
-        x[rows] = new
-        uphill = row_dot(y[rows] - new, move)
-        return xp.sum(problem.metric[rows, 0] * uphill)
+        return take_step(problem, rows, x, moved, y[rows], Hy[rows], hint[rows])
 
     def extrapolate(rows: slice) -> None:
-        """New products, and y beyond x by the momentum."""
         product = problem.product(x, rows)
-        beyond = moved[rows]  # no longer needed
-        beyond *= momentum
-        beyond += x[rows]
-        y[rows] = beyond
-        change = product - Hx[rows]
-        change *= momentum
-        change += product
-        Hy[rows] = change
+        y[rows], Hy[rows] = extrapolated(x[rows], moved[rows], product, Hx[rows], momentum)
         Hx[rows] = product
 
     def kept() -> State:
@@ -108,16 +90,59 @@ def accelerated(
 
     momentum, iteration = 0.0 * one, done_before
     for iteration in range(done_before + 1, max_iter + 1):
-        uphill = sum(share(step, problem.blocks)) > 0.0
-        previous = xp.where(uphill, one, t)
-        t = xp.where(uphill, one, 0.5 * (1.0 + xp.sqrt(1.0 + 4.0 * t * t)))
-        momentum = (previous - 1.0) / t
+        t, momentum = next_momentum(t, sum(share(step, problem.blocks)))
         share(extrapolate, problem.blocks)
         if iteration % _CHECK_EVERY == 0 or iteration == max_iter:
             value, gap = fetch(*problem.value_and_gap(x, Hx))
             if monitor.done(iteration, value, gap, kept):
                 break
     return monitor.solution(x, value, gap, iteration)
+
+
+def take_step(
+    problem: RowQuadratic, rows: slice, x: Array, moved: Array, y: Array, Hy: Array, hint: Array
+) -> Array:
+    """Move some rows of x from y down the gradient; how far the momentum points uphill there.
+
+    Parameters
+    ----------
+    problem : RowQuadratic
+    rows : of the problem
+    x, moved : (n, m) arrays; these rows are written: where x goes, and how far
+    y, Hy : these rows of the extrapolated point and of its product
+    hint : these entries of the projection's hint, written
+    """
+    xp = namespace(x)
+    gradient = Hy * 2.0
+    gradient += problem.linear[rows]
+    gradient /= problem.metric[rows]
+    new = problem.project_rows(y - gradient, hint)
+    move = moved[rows]
+    move[...] = new
+    move -= x[rows]
+    x[rows] = new
+    return xp.sum(problem.metric[rows, 0] * row_dot(y - new, move))
+
+
+def next_momentum(t: Array, uphill: Array) -> tuple[Array, Array]:
+    """Nesterov's t and the momentum after a step; both start afresh where it pointed uphill."""
+    xp = namespace(t)
+    one = xp.ones_like(t)
+    previous = xp.where(uphill > 0.0, one, t)
+    t = xp.where(uphill > 0.0, one, 0.5 * (1.0 + xp.sqrt(1.0 + 4.0 * t * t)))
+    return t, (previous - 1.0) / t
+
+
+def extrapolated(
+    x: Array, moved: Array, product: Array, product_before: Array, momentum: Array
+) -> tuple[Array, Array]:
+    """A point beyond x by the momentum, and its product; takes ``moved`` over."""
+    moved *= momentum
+    moved += x
+    change = product - product_before
+    change *= momentum
+    change += product
+    return moved, change
 
 
 def _first_state(problem: RowQuadratic, x0: Array) -> State:
