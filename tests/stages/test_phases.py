@@ -161,14 +161,14 @@ class TestMetrics:
     def test_single_precision_only_where_squares_fit(self, rng, scale, phases):
         X = rng.normal(size=(20, 3))
         X *= scale / np.abs(X).max()
-        found = stage_2._phases(X, "auto", 1e-2)
+        found = stage_2.phases(np, X.dtype, np.abs(X).max(), "auto", 1e-2)
         assert len(found) == phases
         assert found[-1] == (np.float64, 1e-2)
         if phases == 2:
             assert found[0][0] == np.float32
             assert 0.9e-2 < found[0][1] < 1e-2
-            assert stage_2._phases(X, "auto", 1e-9)[0][1] == 1e-4
-        assert stage_2._phases(X, "fista", 1e-2) == [(X.dtype, 1e-2)]
+            assert stage_2.phases(np, X.dtype, np.abs(X).max(), "auto", 1e-9)[0][1] == 1e-4
+        assert stage_2.phases(np, X.dtype, 1.0, "fista", 1e-2) == [(X.dtype, 1e-2)]
 
     @pytest.mark.parametrize("size", [0.02, 1.0, 30.0])
     def test_the_start_is_the_best_of_the_halvings(self, margins, size):

@@ -83,7 +83,8 @@ class PairOperator:
     def astype(self, dtype: Any) -> "PairOperator":
         """The same operator with its products in another dtype."""
         xp, other = namespace(self.X), copy(self)
-        other.X, other.weights = (xp.astype(part, dtype) for part in (self.X, self.weights))
+        parts = (self.X, self.weights)
+        other.X, other.weights = (xp.astype(part, dtype, copy=False) for part in parts)
         return other
 
     def scatter(self, s: Array) -> Array:

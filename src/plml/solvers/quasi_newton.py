@@ -1,11 +1,26 @@
 """A projected quasi-Newton method for box constraints, on inner products alone."""
 
 from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from plml.backend.arrays import Array, device, dot, fetch, like, namespace, share_of_memory
+from plml.backend.arrays import (
+    Array,
+    chunk_sum,
+    device,
+    dot,
+    fetch,
+    is_chunked,
+    like,
+    map_chunks,
+    namespace,
+    settle,
+    share_of_memory,
+)
 from plml.solvers.problem import Callback, Evaluation, Keeper, Monitor, Problem, Solution, State
 
 _MEMORY = 10
@@ -56,7 +71,9 @@ def projected_lbfgs(
     """
     monitor = Monitor(tol, callback, keeper)
     xp = namespace(x0)
-    memory = Memory(x0, xp.float32 if single else xp.float64)
+    dtype = xp.float32 if single else xp.float64
+    memory = ChunkedMemory(dtype) if is_chunked(x0) else Memory(x0, dtype)
+    (x0,) = settle(x0)
     n_evaluations, best_at = 1, 1
     if saved := monitor.saved:
         x0, evaluation = like(saved["x"], x0), None
@@ -164,12 +181,8 @@ class Memory:
 
     def direction(self, gram: np.ndarray, free: Array) -> Array:
         """-H g over the free coordinates, zero elsewhere, by the two-loop recursion."""
-        steps = 1 + 2 * np.array(self._slots, dtype=np.int64)
-        order = np.concatenate([steps, steps + 1, [0]])  # oldest first, the gradient last
-        coefficients = np.zeros(len(order))
-        coefficients[order] = two_loop_coefficients(gram[np.ix_(order, order)], len(self))
         used = self._used
-        coefficients = like(coefficients, used, used.dtype)
+        coefficients = like(_row_coefficients(gram, self._slots), used, used.dtype)
         parts = [coefficients @ used[:, block] for block in self._blocks]
         xp = namespace(free)
         return xp.astype(xp.concat(parts), xp.float64) * free
@@ -177,6 +190,84 @@ class Memory:
     @property
     def _used(self) -> Array:
         return self._vectors[: 1 + 2 * len(self), :]
+
+
+class ChunkedMemory:
+    """``Memory`` of Dask vectors: nothing is written in place, and every vector stays an array of
+    its own, so that one that is not in use can leave the memory of its machine.
+
+    Parameters
+    ----------
+    dtype : of the vectors
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype = dtype
+        self._gradient: Array = None
+        self._pairs: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def state(self) -> State:
+        """Nothing is kept in a file."""
+        raise NotImplementedError
+
+    def restore(self, vectors: np.ndarray, slots: np.ndarray) -> None:
+        """Nothing was kept in a file."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Forget the steps."""
+        self._pairs.clear()
+
+    def add(self, step: Array, change: Array) -> None:
+        """A step and the change of the gradient over it."""
+        self._pairs.append(settle(step.astype(self._dtype), change.astype(self._dtype)))
+
+    def gram(self, gradient: Array, free: Array) -> Array:
+        """Inner products of the rows in use, over the free coordinates; takes the gradient in."""
+        self._gradient = gradient.astype(self._dtype)
+        size = 1 + 2 * len(self)
+        return chunk_sum(_inner_products, (size, size), free, *self._rows)
+
+    def direction(self, gram: np.ndarray, free: Array) -> Array:
+        """-H g over the free coordinates, zero elsewhere, by the two-loop recursion."""
+        coefficients = _row_coefficients(gram, range(len(self))).astype(self._dtype)
+        combine = partial(_combination, coefficients)
+        return map_chunks(combine, np.float64, free, *self._rows)
+
+    @property
+    def _rows(self) -> list[Array]:
+        return [self._gradient, *chain.from_iterable(self._pairs)]
+
+
+def _inner_products(free: np.ndarray, *rows: np.ndarray) -> np.ndarray:
+    """Of rows of vectors over the free coordinates, a block that fits the cache at a time."""
+    total = np.zeros((len(rows),) * 2)
+    size = _BLOCK_ELEMENTS // len(rows) + 1
+    for start in range(0, len(free), size):
+        block = slice(start, start + size)
+        part = np.stack([row[block] for row in rows]) * free[block]
+        total += part @ part.T
+    return total
+
+
+def _combination(coefficients: np.ndarray, free: np.ndarray, *rows: np.ndarray) -> np.ndarray:
+    """Of rows of vectors, at the free coordinates."""
+    result = coefficients[0] * rows[0]
+    for coefficient, row in zip(coefficients[1:], rows[1:], strict=True):
+        result += coefficient * row
+    return result.astype(np.float64) * free
+
+
+def _row_coefficients(gram: np.ndarray, slots: Iterable[int]) -> np.ndarray:
+    """The direction as coefficients of the rows g, s, y, s, y, ...; slots are oldest first."""
+    steps = 1 + 2 * np.array(list(slots), dtype=np.int64)
+    order = np.concatenate([steps, steps + 1, [0]])  # the gradient last
+    coefficients = np.zeros(len(order))
+    coefficients[order] = two_loop_coefficients(gram[np.ix_(order, order)], len(steps))
+    return coefficients
 
 
 class _Look(NamedTuple):
@@ -197,7 +288,7 @@ def _look(
     x: Array,
     evaluation: Evaluation,
     bounds: tuple[float, float],
-    memory: Memory,
+    memory: Memory | ChunkedMemory,
     gradient: Array | None = None,
     before: _Look | None = None,
 ) -> _Look:
@@ -215,8 +306,8 @@ def _look(
     gram = memory.gram(gradient, ~held)
     gap = problem.gap(x, evaluation, gradient)
     steepest = xp.max(xp.abs(gradient))
-    on_device = (gram, evaluation.value, gap, steepest)
-    return _Look(x, evaluation, gradient, ~held, *fetch(*on_device))
+    free, *on_device = settle(~held, gram, evaluation.value, gap, steepest)
+    return _Look(x, evaluation, gradient, free, *fetch(*on_device))
 
 
 class _Trial(NamedTuple):
@@ -238,7 +329,7 @@ def _search(
     """The first point along the projected arc with a sufficient decrease."""
     n_evaluations = 0
     while step > _SHORTEST_STEP and n_evaluations < max_evaluations:
-        x = namespace(at.x).clip(at.x + step * direction, *bounds)
+        (x,) = settle(namespace(at.x).clip(at.x + step * direction, *bounds))
         new = problem.evaluate(x)
         n_evaluations += 1
         value, slope = fetch(new.value, dot(at.gradient, x - at.x))

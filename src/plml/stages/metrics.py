@@ -109,6 +109,16 @@ class MetricsDual:
         other.pairs, other.exact = self.pairs.astype(dtype), False
         return other
 
+    @property
+    def dtype(self) -> Any:
+        """Of the products."""
+        return self.pairs.X.dtype
+
+    def constant(self, value: float) -> Array:
+        """The gammas that are all the same."""
+        xp, place = namespace(self.pairs.X), device(self.pairs.X)
+        return xp.full(len(self.triplets.target), value, dtype=xp.float64, device=place)
+
     def project(self, gamma: Array) -> Array:
         """Onto the box."""
         return project_box(gamma)
@@ -141,7 +151,11 @@ class MetricsDual:
 
     def gradient(self, evaluation: Evaluation) -> Array:
         """-1 + d^2_i(x_i, x_k) - d^2_i(x_i, x_j), under the metrics of the evaluation."""
-        return self._margins(self.pairs.distances(evaluation.cache)) - 1.0
+        return self.slack(evaluation.cache)
+
+    def slack(self, M: Array | PsdMatrices) -> Array:
+        """The gradient at metrics; its negative part is the hinge losses."""
+        return self._margins(self.pairs.distances(M)) - 1.0
 
     def gap(self, gamma: Array, evaluation: Evaluation, gradient: Array) -> Array:
         """(primal - dual) / primal at the metrics of gamma; the hinge losses are [-gradient]_+."""
@@ -162,8 +176,22 @@ class MetricsDual:
         hinge = total(namespace(slack).clip(-slack, 0.0, None))
         return penalty + hinge + self.pull * pulled
 
+    def certificate(self, gamma: Array, dtype: Any) -> tuple[Array, Array, Array]:
+        """The metrics of gamma in a dtype, the primal value of exactly these, and g(gamma)."""
+        evaluation = self.evaluate(gamma)
+        found = evaluation.cache
+        xp = namespace(found.matrices)
+        M = xp.astype(found.matrices, dtype)
+        if dtype != xp.float64:  # the factors are those of other matrices
+            found = xp.astype(M, xp.float64)
+        return M, self.primal(found), evaluation.value
+
     def _metrics(self, gamma: Array) -> PsdMatrices:
-        return self.metrics_of(self.pairs.scatter(self._coefficients(gamma)))
+        return self.metrics_of(self.scatter(gamma))
+
+    def scatter(self, gamma: Array) -> Array:
+        """-K, an (m, d, d) array."""
+        return self.pairs.scatter(self._coefficients(gamma))
 
     def triplet_scatter(self, gamma: Array) -> Array:
         """sum_ijk gamma_ijk W_ib C_ijk, an (m, d, d) array."""
@@ -235,33 +263,64 @@ def learn_metrics(
         X64, W64 = (xp.astype(array, xp.float64) for array in (X, weights))
         pairs = PairOperator(X64, W64, triplets.pairs, threads)
         exact = MetricsDual(pairs, triplets, regularization, pull)
-        solution = None
-        for dtype, phase_tol in _phases(X, solver, tol):
-            problem = exact.iterating(dtype)
-            options: dict[str, Any] = {"tol": phase_tol, "callback": callback}
-            if solution is None:
-                solution = _minimize(problem, gamma, solver, max_iter, options, keep)
-            else:
-                left = max_iter - solution.n_iter
-                options["callback"] = counting_on(callback, solution)
-                later = _minimize(problem, solution.x, solver, left, options, keep)
-                solution = solution.followed_by(later)
-            metrics = _certified(exact, solution, X.dtype, tol)
-            if metrics.converged or solution.interrupted or solution.n_iter >= max_iter:
-                break
+        return solve_dual(
+            exact,
+            phases(xp, X.dtype, float(xp.max(xp.abs(X))), solver, tol),
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            gamma=gamma,
+            callback=callback,
+            keep=keep,
+            dtype=X.dtype,
+        )
+
+
+def solve_dual(
+    exact: MetricsDual,
+    phases: list[tuple[Any, float]],
+    *,
+    solver: str,
+    tol: float,
+    max_iter: int,
+    gamma: Array | None = None,
+    callback: Callback | None = None,
+    keep: Keep = NOTHING_KEPT,
+    dtype: Any,
+) -> Metrics:
+    """Metrics in a dtype from a float64 problem, through phases of other precisions."""
+    solution = None
+    for phase_dtype, phase_tol in phases:
+        problem = exact.iterating(phase_dtype)
+        options: dict[str, Any] = {"tol": phase_tol, "callback": callback}
+        if solution is None:
+            solution = _minimize(problem, gamma, solver, max_iter, options, keep)
+        else:
+            left = max_iter - solution.n_iter
+            options["callback"] = counting_on(callback, solution)
+            later = _minimize(problem, solution.x, solver, left, options, keep)
+            solution = solution.followed_by(later)
+        metrics = _certified(exact, solution, dtype, tol)
+        if metrics.converged or solution.interrupted or solution.n_iter >= max_iter:
+            break
     return metrics
 
 
-def _phases(X: Array, solver: str, tol: float) -> list[tuple[Any, float]]:
+def phases(xp: Any, dtype: Any, largest: float, solver: str, tol: float) -> list[tuple[Any, float]]:
     """The dtypes of the products, one after the other, each with the gap to reach.
 
     Single precision carries the automatic solver nearly all the way at half the cost, unless the
     squares of the data leave its range.
+
+    Parameters
+    ----------
+    xp : array namespace of the dtypes
+    dtype, largest : of the centred data, and its largest entry
+    solver, tol : as in ``learn_metrics``
     """
     if solver == "fista":
-        return [(X.dtype, tol)]
-    xp = namespace(X)
-    if not 1e-6 < float(xp.max(xp.abs(X))) < 1e6:
+        return [(dtype, tol)]
+    if not 1e-6 < largest < 1e6:
         return [(xp.float64, tol)]
     return [(xp.float32, max(0.99 * tol, _SINGLE_PRECISION_TOL)), (xp.float64, tol)]
 
@@ -274,14 +333,12 @@ def _minimize(
     options: dict[str, Any],
     keep: Keep,
 ) -> Solution:
-    n_triplets = len(problem.triplets.target)
-    xp, place = namespace(problem.pairs.X), device(problem.pairs.X)
-    zero = xp.zeros(n_triplets, dtype=xp.float64, device=place)
-    if n_triplets == 0:
+    zero = problem.constant(0.0)
+    if len(zero) == 0:
         return Solution(zero, 0.0, 0.0, True, False, 0, ())
 
     def solve(name: str, run: Callable[[Keeper | None], Solution]) -> Solution:
-        solution = keep.solve(f"metrics {name} in {dtype_name(problem.pairs.X.dtype)}", run)
+        solution = keep.solve(f"metrics {name} in {dtype_name(problem.dtype)}", run)
         return solution._replace(x=like(solution.x, zero))
 
     def accelerated_from(start: Array, max_iter: int, **how: Any) -> Solution:
@@ -291,7 +348,7 @@ def _minimize(
     if solver == "fista":
         return accelerated_from(zero, max_iter, check_every=5)
     start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
-    single = problem.pairs.X.dtype == xp.float32
+    single = dtype_name(problem.dtype) == "float32"
     solution = solve(
         "by lbfgs",
         lambda keeper: projected_lbfgs(
@@ -317,14 +374,8 @@ def _minimize(
 
 def _certified(problem: MetricsDual, solution: Solution, dtype: Any, tol: float) -> Metrics:
     """The metrics of a solution as they are returned, with the certificate of exactly these."""
-    evaluation = problem.evaluate(solution.x)
-    found = evaluation.cache
-    xp = namespace(found.matrices)
-    M = xp.astype(found.matrices, dtype)
-    if dtype != xp.float64:  # the factors are those of other matrices
-        found = xp.astype(M, xp.float64)
-    primal = problem.primal(found)
-    objective, value, gap = fetch(primal, evaluation.value, relative_gap(primal, -evaluation.value))
+    M, primal, value = problem.certificate(solution.x, dtype)
+    objective, value, gap = fetch(primal, value, relative_gap(primal, -value))
     n_iter = max(solution.n_iter, 1)
     history = solution.history
     if history:  # its last line is what is returned
@@ -338,14 +389,13 @@ def _uniform_start(problem: MetricsDual) -> tuple[Array, Evaluation]:
 
     -K is linear in gamma, so all of them take one pass over the pairs.
     """
-    xp, place = namespace(problem.pairs.X), device(problem.pairs.X)
-    ones = xp.ones(len(problem.triplets.target), dtype=xp.float64, device=place)
+    ones = problem.constant(1.0)
     pushed, pulled = problem.triplet_scatter(ones), problem.pull * problem.target_scatter
 
     def at(size: float) -> tuple[float, Evaluation]:
         found = problem.metrics_of(size * pushed - pulled)
         evaluation = problem.evaluate_at(size * ones, found)
-        return float(fetch(evaluation.value)[0]), evaluation
+        return fetch(evaluation.value)[0], evaluation
 
     size = 0.5
     value, evaluation = at(size)
