@@ -56,16 +56,16 @@ def test_a_cluster_that_loses_its_points_stays_where_it_is():
 
 
 def test_the_iteration_is_cut_at_its_limit(X, monkeypatch):
-    monkeypatch.setattr(anchors, "_MAX_ITER", 2)
+    monkeypatch.setattr(anchors, "MAX_ITER", 2)
     start = to_device(X[:6], "torch")
     assert anchors._lloyd(to_device(X, "torch"), start)[2] == 2
 
 
 def test_distances_to_centers(rng):
     X, U = rng.normal(size=(8, 3)).astype(np.float32), rng.normal(size=(4, 3)).astype(np.float32)
-    found = on_host(anchors._squared_distances(to_device(X, "torch"), to_device(U, "torch")))
+    found = on_host(anchors.squared_distances_to(to_device(X, "torch"), to_device(U, "torch")))
     assert found.dtype == np.float64
     X, U = X.astype(float), U.astype(float)
     np.testing.assert_allclose(found, ((X[:, None] - U) ** 2).sum(axis=2), atol=1e-12)
     same = to_device(np.full((3, 2), 0.1), "torch")
-    assert (on_host(anchors._squared_distances(same, same)) >= 0.0).all()
+    assert (on_host(anchors.squared_distances_to(same, same)) >= 0.0).all()

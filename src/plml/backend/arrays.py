@@ -54,44 +54,9 @@ def is_chunked(x: object) -> bool:
     return bool(array_api_compat.is_dask_array(x))
 
 
-def settle(*arrays: Array) -> tuple[Array, ...]:
-    """Arrays that are more than a description: Dask's begin to be computed where their data is,
-    all others are there already.
-    """
-    if not any(is_chunked(array) for array in arrays):
-        return arrays
-    import dask
-
-    return dask.persist(*arrays)
-
-
-def chunk_sum(function: Callable[..., np.ndarray], shape: tuple[int, ...], *arrays: Array) -> Array:
-    """The sum of what a function makes of the chunks of Dask vectors, one of every array.
-
-    Parameters
-    ----------
-    function : chunks -> an array of the shape, float64
-    shape : of the sum
-    arrays : (n,) Dask arrays with the same chunks
-    """
-    import dask.array as da
-
-    parts = da.map_blocks(
-        lambda *chunks: function(*chunks)[None],
-        *arrays,
-        chunks=((1,) * arrays[0].numblocks[0], *((size,) for size in shape)),
-        new_axis=list(range(1, 1 + len(shape))),
-        meta=np.empty((0,) * (1 + len(shape))),
-        token=getattr(function, "__name__", None),
-    )
-    return parts.sum(axis=0)
-
-
-def map_chunks(function: Callable[..., np.ndarray], dtype: Any, *arrays: Array) -> Array:
-    """The Dask vector of what a function makes of the chunks of others."""
-    import dask.array as da
-
-    return da.map_blocks(function, *arrays, dtype=dtype, meta=np.empty(0, dtype=dtype))
+def is_collection(x: object) -> bool:
+    """Whether x is a Dask array, data frame or series; dask is not imported to find out."""
+    return type(x).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(x, "dask")
 
 
 def check_device(device: str) -> None:
@@ -146,8 +111,6 @@ def on_host(x: Array) -> np.ndarray:
 
 def like(values: Any, x: Array, dtype: Any = None) -> Array:
     """Values in the namespace and on the device of x; their dtype, or the one given."""
-    if is_chunked(x):
-        return values
     if not is_tensor(x):
         return np.asarray(on_host(values), dtype=dtype)
     import torch
@@ -173,8 +136,6 @@ def dot(a: Array, b: Array) -> Array:
     """<a, b> over all entries, a number that stays on the device."""
     if is_tensor(a):
         return a.reshape(-1) @ b.reshape(-1)
-    if is_chunked(a):
-        return (a * b).sum()
     return np.float64(np.vdot(a, b))
 
 
@@ -197,10 +158,6 @@ def total(x: Array) -> Array:
 def fetch(*values: Array) -> list[Any]:
     """Numbers as floats and arrays as NumPy arrays, brought to the host in one transfer."""
     tensors = [value for value in values if is_tensor(value)]
-    if any(is_chunked(value) for value in values):
-        import dask
-
-        values = dask.compute(*values)
     if not tensors:
         return [value if np.ndim(value) else float(value) for value in values]
     import torch

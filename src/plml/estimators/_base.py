@@ -16,6 +16,7 @@ from plml.backend.arrays import (
     Array,
     as_written,
     check_device,
+    is_chunked,
     is_on_gpu,
     is_tensor,
     like,
@@ -203,6 +204,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.classes_ = classes
         self._fit_X = X
         self._fit_codes = codes
+        self._class_sizes = np.bincount(codes, minlength=len(classes))
 
     def _shares(self, X: Array) -> Array:
         if self.n_neighbors > len(self._fit_X):
@@ -287,5 +289,9 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 
 
 def follow(result: Array, X: Any) -> Array:
-    """A result where the query came from: tensors for tensors, else NumPy arrays."""
+    """A result where the query came from: tensors for tensors, Dask arrays as they are, else NumPy
+    arrays.
+    """
+    if is_chunked(result):
+        return result
     return like(result, X) if is_tensor(X) else on_host(result)

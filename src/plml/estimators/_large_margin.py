@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from plml.backend.arrays import like, on_host
+from plml.backend.arrays import is_collection, like, on_host
 from plml.checkpoint import Checkpoint
 from plml.estimators._basis import BasisMetricClassifier
 from plml.estimators._callbacks import (
@@ -89,12 +89,21 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         checkpoint : path of a file in which the state of the fit is saved every half minute, or a
             ``plml.Checkpoint``; a fit that was cut short goes on from there
         """
+        if is_collection(X):
+            return self._fit_collection(X, y, checkpoint)
         self._checkpoint = None if checkpoint is None else Checkpoint.of(checkpoint)
         try:
             return self._fit(X, y)
         finally:
             self.__dict__.pop("_checkpoint", None)
             self.__dict__.pop("_kept", None)
+
+    def _fit_collection(self, X: Any, y: Any, checkpoint: Any) -> Self:
+        """Learn from Dask collections, where that is possible."""
+        raise ValueError(
+            f"{type(self).__name__} learns on one machine; give it X.compute() and y.compute(), or "
+            "use PLML, which learns from Dask collections"
+        )
 
     @abstractmethod
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> Preparation:
@@ -183,7 +192,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         self.search_recall_ = self._placed(X).recall(min(self.n_neighbors, len(X) - 1))
 
     def _troubles(self) -> Iterator[Warning]:
-        yield from classes_of_one(self._fit_codes, self.classes_)
+        yield from classes_of_one(self._class_sizes, self.classes_)
         yield from self._gap_trouble("stage 2 (metrics)", self.dual_gap_, "metrics" in self._cut)
         if self.dual_gap_ <= self.tol:
             yield from zero_metric(self.basis_metrics_)
@@ -218,9 +227,9 @@ def zero_metric(M: np.ndarray) -> Iterator[Warning]:
         )
 
 
-def classes_of_one(codes: np.ndarray, classes: np.ndarray) -> Iterator[Warning]:
+def classes_of_one(sizes: np.ndarray, classes: np.ndarray) -> Iterator[Warning]:
     """A warning that names the classes with one member."""
-    alone = classes[np.bincount(codes, minlength=len(classes)) == 1].tolist()
+    alone = classes[sizes == 1].tolist()
     if alone:
         named = ", ".join(repr(label) for label in alone[:5]) + (", ..." if len(alone) > 5 else "")
         yield UserWarning(

@@ -147,7 +147,7 @@ class LargeMarginNeighbors(NeighborClassifier):
             )
 
     def _troubles(self) -> Iterator[Warning]:
-        yield from classes_of_one(self._fit_codes, self.classes_)
+        yield from classes_of_one(self._class_sizes, self.classes_)
         yield from zero_metric(self.basis_metrics_)
         certified = self._certified and self.validation_fraction is None
         if certified and not self.dual_gap_ <= self.tol:

@@ -15,7 +15,7 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
     """Checked X, the classes, and the number of each row's class; sets the names of features."""
     names = column_names(X)
     X, y = (on_host(part) if is_tensor(part) else part for part in (X, y))
-    _check_kinds(X, names)
+    check_kinds(X, names)
     try:
         X, y = validate_data(
             estimator, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2, ensure_all_finite=False
@@ -26,7 +26,7 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
         estimator.feature_names_in_ = names  # of frames that scikit-learn does not know, too
     check_classification_targets(y)
     X = safe_floats(finite(X, names), names)
-    _check_spread(X)
+    check_spread(X.min(axis=0), X.max(axis=0), X.dtype)
     return X, *class_codes(y)
 
 
@@ -34,7 +34,7 @@ def query_data(estimator: Any, X: Any) -> np.ndarray:
     """Checked X of new points, with the columns of the training data."""
     names, fitted_names = column_names(X), getattr(estimator, "feature_names_in_", None)
     X = on_host(X) if is_tensor(X) else X
-    _check_kinds(X, names)
+    check_kinds(X, names)
     try:
         X = validate_data(estimator, X, dtype=FLOAT_TYPES, reset=False, ensure_all_finite=False)
     except ValueError as error:
@@ -105,17 +105,17 @@ def column_names(X: Any) -> np.ndarray | None:
     return np.asarray(list(names), dtype=object)
 
 
-def _check_spread(X: np.ndarray) -> None:
+def check_spread(low: np.ndarray, high: np.ndarray, dtype: Any) -> None:
     """Refuse differences whose squares vanish: all points would be equally near."""
-    spread = float((X.max(axis=0) - X.min(axis=0)).max(initial=0.0))
-    if 0.0 < spread < float(np.finfo(X.dtype).tiny) ** 0.5 * 2**12:
+    spread = float((high - low).max(initial=0.0))
+    if 0.0 < spread < float(np.finfo(dtype).tiny) ** 0.5 * 2**12:
         raise ValueError(
             f"no feature spreads over more than {spread:.3g}, too little to compute with; "
             f"standardise the features (sklearn.preprocessing.StandardScaler)"
         )
 
 
-def _check_kinds(X: Any, names: np.ndarray | None) -> None:
+def check_kinds(X: Any, names: np.ndarray | None) -> None:
     """Refuse dates and durations, which convert to numbers without a meaning, and masks."""
     if isinstance(X, np.ma.MaskedArray) and np.ma.getmaskarray(X).any():
         raise ValueError(

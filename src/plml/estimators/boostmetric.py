@@ -147,5 +147,5 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
         self._placed(X)
 
     def _troubles(self) -> Iterator[Warning]:
-        yield from classes_of_one(self._fit_codes, self.classes_)
+        yield from classes_of_one(self._class_sizes, self.classes_)
         yield from zero_metric(self.basis_metrics_)

@@ -1,7 +1,11 @@
 """Parametric Local Metric Learning (Wang, Woznica, Kalousis, NIPS 2012)."""
 
-import numpy as np
+from typing import Any, Self
 
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from plml.backend.arrays import is_collection
 from plml.estimators._smooth import SmoothLocalMetric
 
 
@@ -19,6 +23,9 @@ class PLML(SmoothLocalMetric):
 
     over same-class neighbours j and other-class neighbours k of every instance i. Both problems
     are convex, and both solutions come with a certificate: a relative gap to the optimum.
+
+    Dask arrays and data frames are learned from on the cluster of the current Dask client (see
+    ``plml.distributed``), and Dask collections of queries are answered block by block.
 
     Parameters
     ----------
@@ -157,3 +164,61 @@ class PLML(SmoothLocalMetric):
             verbose=verbose,
         )
         self.regularization = regularization
+
+    def predict(self, X: Any) -> Any:
+        remote = self._remote(X)
+        return super().predict(X) if remote is None else remote.predict(X)
+
+    def predict_proba(self, X: Any) -> Any:
+        remote = self._remote(X)
+        return super().predict_proba(X) if remote is None else remote.predict_proba(X)
+
+    def kneighbors(
+        self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> Any:
+        remote = None if X is None else self._remote(X)
+        if remote is None:
+            return super().kneighbors(X, n_neighbors, return_distance)
+        return remote.kneighbors(X, n_neighbors, return_distance)
+
+    def _weights(self, X: Any) -> Any:
+        sharded = getattr(self, "_sharded", None)
+        if sharded is None or X is None:
+            return super()._weights(X)
+        return sharded.local_weights(X)
+
+    def local_weights(self, X: Any = None) -> Any:
+        remote = None if X is None else self._remote(X)
+        return super().local_weights(X) if remote is None else remote.local_weights(X)
+
+    def _remote(self, X: Any) -> Any:
+        """What answers queries that do not meet their training data on this machine."""
+        check_is_fitted(self)
+        sharded = getattr(self, "_sharded", None)
+        if sharded is None and is_collection(X):
+            from plml.distributed.queries import BlockQueries
+
+            return BlockQueries(self)
+        return sharded
+
+    def _remember(self, X: np.ndarray, codes: np.ndarray, classes: np.ndarray) -> None:
+        self.__dict__.pop("_sharded", None)
+        super()._remember(X, codes, classes)
+
+    def _fit_collection(self, X: Any, y: Any, checkpoint: Any) -> Self:
+        from plml.distributed import fit
+
+        if checkpoint is not None:
+            raise ValueError(
+                "a checkpoint is for a fit on one machine; on a Dask cluster what a lost worker "
+                "held is computed again"
+            )
+        return fit(self, X, y)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if "_sharded" in vars(self):
+            raise ValueError(
+                "the training data of this model is on a Dask cluster; before it is saved or "
+                "copied, bring it here with plml.distributed.collect(model)"
+            )
+        return super().__getstate__()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plml.backend.arrays import dot, fetch, like, settle
+from plml.backend.arrays import dot, fetch, like
 from plml.solvers.problem import Callback, Evaluation, Keeper, Monitor, Problem, Solution, State
 
 
@@ -84,7 +84,7 @@ def fista_step(problem: Problem, state: FistaState, *, restart: bool) -> FistaSt
     gradient = problem.gradient(at_y)
     beta = state.lipschitz
     while True:
-        (x,) = settle(problem.project(state.y - gradient / beta))
+        x = problem.project(state.y - gradient / beta)
         at_x = problem.evaluate(x)
         step = x - state.y
         linear, square = dot(gradient, step), dot(step, step)
@@ -98,8 +98,7 @@ def fista_step(problem: Problem, state: FistaState, *, restart: bool) -> FistaSt
             break
         beta *= 2.0
     momentum = x - state.x
-    if restart and fetch(dot(state.y - x, momentum))[0] > 0.0:
+    if restart and dot(state.y - x, momentum) > 0.0:
         return FistaState(x, at_x, x, 1.0, beta)
     t = 0.5 * (1.0 + sqrt(1.0 + 4.0 * state.t**2))
-    (y,) = settle(x + (state.t - 1.0) / t * momentum)
-    return FistaState(x, at_x, y, t, beta)
+    return FistaState(x, at_x, x + (state.t - 1.0) / t * momentum, t, beta)

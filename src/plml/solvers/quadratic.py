@@ -7,7 +7,7 @@ from plml.backend.threads import Crew
 from plml.solvers.problem import Callback, Keeper, Monitor, Solution, State
 
 #: Iterations between two looks at the certificate, which costs as much as an iteration.
-_CHECK_EVERY = 5
+CHECK_EVERY = 5
 #: Arrays that one iteration hands to the next.
 _STATE = ("x", "y", "Hx", "Hy", "hint", "t")
 
@@ -92,7 +92,7 @@ def accelerated(
     for iteration in range(done_before + 1, max_iter + 1):
         t, momentum = next_momentum(t, sum(share(step, problem.blocks)))
         share(extrapolate, problem.blocks)
-        if iteration % _CHECK_EVERY == 0 or iteration == max_iter:
+        if iteration % CHECK_EVERY == 0 or iteration == max_iter:
             value, gap = fetch(*problem.value_and_gap(x, Hx))
             if monitor.done(iteration, value, gap, kept):
                 break

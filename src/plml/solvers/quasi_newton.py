@@ -2,28 +2,14 @@
 
 from collections import deque
 from collections.abc import Iterable
-from functools import partial
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from plml.backend.arrays import (
-    Array,
-    chunk_sum,
-    device,
-    dot,
-    fetch,
-    is_chunked,
-    like,
-    map_chunks,
-    namespace,
-    settle,
-    share_of_memory,
-)
+from plml.backend.arrays import Array, device, dot, fetch, like, namespace, share_of_memory
 from plml.solvers.problem import Callback, Evaluation, Keeper, Monitor, Problem, Solution, State
 
-_MEMORY = 10
+MEMORY = 10
 #: Elements of the block of vectors that is worked on at a time.
 _BLOCK_ELEMENTS = 2**18
 _SUFFICIENT_DECREASE = 1e-4
@@ -69,50 +55,120 @@ def projected_lbfgs(
     callback : called at every accepted point
     keeper : of the state
     """
+    moves = BoxMoves(problem, x0, bounds, single, evaluation)
+    return minimize_box(
+        moves, tol=tol, max_iter=max_iter, patience=patience, callback=callback, keeper=keeper
+    )
+
+
+class Look(Protocol):
+    """A point with all that the next step needs."""
+
+    x: Any
+    value: float
+    gap: float
+    steepest: float  # largest entry of the gradient
+
+
+class Trial(Protocol):
+    """A point along the projected arc."""
+
+    value: float
+    slope: float  # <gradient, x_new - x>
+
+
+class Moves(Protocol):
+    """What the method does with vectors, wherever they are: a few numbers come back."""
+
+    width: float  # of the box
+
+    @property
+    def n_remembered(self) -> int:
+        """Steps."""
+        ...
+
+    def start(self, saved: State) -> Any:
+        """A ``Look`` at the first point, or at that of a saved state."""
+        ...
+
+    def trial(self, at: Any, step: float) -> Any:
+        """A ``Trial`` at a step along the projected quasi-Newton direction."""
+        ...
+
+    def look(self, trial: Any, before: Any) -> Any:
+        """A ``Look`` at a trial that is accepted; the way to it is remembered."""
+        ...
+
+    def forget(self, at: Any) -> Any:
+        """The same point without the memory of steps."""
+        ...
+
+    def state(self, at: Any) -> State:
+        """What ``start`` wants."""
+        ...
+
+
+def minimize_box(
+    moves: Moves,
+    *,
+    tol: float,
+    max_iter: int,
+    patience: int | None = None,
+    callback: Callback | None = None,
+    keeper: Keeper | None = None,
+) -> Solution:
+    """``projected_lbfgs`` by the moves that a problem's vectors allow."""
     monitor = Monitor(tol, callback, keeper)
-    xp = namespace(x0)
-    dtype = xp.float32 if single else xp.float64
-    memory = ChunkedMemory(dtype) if is_chunked(x0) else Memory(x0, dtype)
-    (x0,) = settle(x0)
     n_evaluations, best_at = 1, 1
-    if saved := monitor.saved:
-        x0, evaluation = like(saved["x"], x0), None
-        memory.restore(saved["vectors"], saved["slots"])
-        n_evaluations, best_at = int(saved["n_evaluations"]), int(saved["best_at"])
-    evaluation = problem.evaluate(x0) if evaluation is None else evaluation
-    at = _look(problem, x0, evaluation, bounds, memory)
+    saved = monitor.saved
+    at = moves.start(saved)
     best = _Best(at.x, at.value, at.gap)
     if saved:
+        n_evaluations, best_at = int(saved["n_evaluations"]), int(saved["best_at"])
         best = _Best(
-            like(saved["best_x"], x0), float(saved["best_value"]), float(saved["best_gap"])
+            like(saved["best_x"], at.x), float(saved["best_value"]), float(saved["best_gap"])
         )
 
     def kept() -> State:
         numbers = {"n_evaluations": n_evaluations, "best_at": best_at}
         its = {f"best_{name}": value for name, value in best._asdict().items()}
-        return {"x": at.x, **memory.state(), **numbers, **its}
+        return {**moves.state(at), **numbers, **its}
 
     done = bool(not saved and monitor.done(n_evaluations, at.value, at.gap))
     while not done and n_evaluations < max_iter:
-        direction = xp.where(at.free, memory.direction(at.gram, at.free), -at.gradient)
-        step = 1.0
-        if not memory:  # nothing is known of the curvature: move a fraction of the box
-            step = 0.1 * (bounds[1] - bounds[0]) / at.steepest if at.steepest > 0.0 else 0.0
-        trial = _search(problem, at, direction, step, bounds, max_iter - n_evaluations)
-        n_evaluations += trial.n_evaluations
-        if trial.evaluation is None:
-            if not memory:
+        trial, n_tried = _search(moves, at, max_iter - n_evaluations)
+        n_evaluations += n_tried
+        if trial is None:
+            if not moves.n_remembered:
                 break  # not even the gradient leads down: the values agree to rounding
-            memory.clear()
-            at = _look(problem, at.x, at.evaluation, bounds, memory, at.gradient)
+            at = moves.forget(at)
             continue
-        at = _look(problem, trial.x, trial.evaluation, bounds, memory, before=at)
+        at = moves.look(trial, at)
         if at.gap < best.gap:
             best, best_at = _Best(at.x, at.value, at.gap), n_evaluations
         done = monitor.done(n_evaluations, at.value, at.gap, kept)
         if patience is not None and n_evaluations - best_at > patience:
             break
     return monitor.solution(*best, n_evaluations)
+
+
+def _search(moves: Moves, at: Look, max_evaluations: int) -> tuple[Any, int]:
+    """The first trial along the projected arc with a sufficient decrease, and how many it took."""
+    step = 1.0
+    if not moves.n_remembered:  # nothing is known of the curvature: move a fraction of the box
+        step = 0.1 * moves.width / at.steepest if at.steepest > 0.0 else 0.0
+    n_evaluations = 0
+    while step > _SHORTEST_STEP and n_evaluations < max_evaluations:
+        trial: Trial = moves.trial(at, step)
+        n_evaluations += 1
+        if trial.slope >= 0.0:
+            break
+        if trial.value <= at.value + _SUFFICIENT_DECREASE * trial.slope:
+            return trial, n_evaluations
+        # The minimum of the parabola through both values and the slope, within reason.
+        curvature = trial.value - at.value - trial.slope
+        step *= min(max(-0.5 * trial.slope / curvature, 0.1), 0.5)
+    return None, n_evaluations
 
 
 class _Best(NamedTuple):
@@ -138,11 +194,11 @@ class Memory:
 
     def __init__(self, like_x: Array, dtype: Any) -> None:
         xp = namespace(like_x)
-        shape = (2 * _MEMORY + 1, len(like_x))
+        shape = (2 * MEMORY + 1, len(like_x))
         self._vectors = xp.empty(shape, dtype=dtype, device=device(like_x))
         size = share_of_memory(like_x, _BLOCK_ELEMENTS) // len(self._vectors) + 1
         self._blocks = [slice(i, i + size) for i in range(0, len(like_x), size)]
-        self._slots: deque[int] = deque(maxlen=_MEMORY)
+        self._slots: deque[int] = deque(maxlen=MEMORY)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -163,7 +219,7 @@ class Memory:
 
     def add(self, step: Array, change: Array) -> None:
         """A step and the change of the gradient over it."""
-        slot = self._slots[0] if len(self) == _MEMORY else len(self)
+        slot = self._slots[0] if len(self) == MEMORY else len(self)
         self._slots.append(slot)
         self._vectors[1 + 2 * slot, :] = step
         self._vectors[2 + 2 * slot, :] = change
@@ -182,7 +238,7 @@ class Memory:
     def direction(self, gram: np.ndarray, free: Array) -> Array:
         """-H g over the free coordinates, zero elsewhere, by the two-loop recursion."""
         used = self._used
-        coefficients = like(_row_coefficients(gram, self._slots), used, used.dtype)
+        coefficients = like(row_coefficients(gram, self._slots), used, used.dtype)
         parts = [coefficients @ used[:, block] for block in self._blocks]
         xp = namespace(free)
         return xp.astype(xp.concat(parts), xp.float64) * free
@@ -190,84 +246,6 @@ class Memory:
     @property
     def _used(self) -> Array:
         return self._vectors[: 1 + 2 * len(self), :]
-
-
-class ChunkedMemory:
-    """``Memory`` of Dask vectors: nothing is written in place, and every vector stays an array of
-    its own, so that one that is not in use can leave the memory of its machine.
-
-    Parameters
-    ----------
-    dtype : of the vectors
-    """
-
-    def __init__(self, dtype: Any) -> None:
-        self._dtype = dtype
-        self._gradient: Array = None
-        self._pairs: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def state(self) -> State:
-        """Nothing is kept in a file."""
-        raise NotImplementedError
-
-    def restore(self, vectors: np.ndarray, slots: np.ndarray) -> None:
-        """Nothing was kept in a file."""
-        raise NotImplementedError
-
-    def clear(self) -> None:
-        """Forget the steps."""
-        self._pairs.clear()
-
-    def add(self, step: Array, change: Array) -> None:
-        """A step and the change of the gradient over it."""
-        self._pairs.append(settle(step.astype(self._dtype), change.astype(self._dtype)))
-
-    def gram(self, gradient: Array, free: Array) -> Array:
-        """Inner products of the rows in use, over the free coordinates; takes the gradient in."""
-        self._gradient = gradient.astype(self._dtype)
-        size = 1 + 2 * len(self)
-        return chunk_sum(_inner_products, (size, size), free, *self._rows)
-
-    def direction(self, gram: np.ndarray, free: Array) -> Array:
-        """-H g over the free coordinates, zero elsewhere, by the two-loop recursion."""
-        coefficients = _row_coefficients(gram, range(len(self))).astype(self._dtype)
-        combine = partial(_combination, coefficients)
-        return map_chunks(combine, np.float64, free, *self._rows)
-
-    @property
-    def _rows(self) -> list[Array]:
-        return [self._gradient, *chain.from_iterable(self._pairs)]
-
-
-def _inner_products(free: np.ndarray, *rows: np.ndarray) -> np.ndarray:
-    """Of rows of vectors over the free coordinates, a block that fits the cache at a time."""
-    total = np.zeros((len(rows),) * 2)
-    size = _BLOCK_ELEMENTS // len(rows) + 1
-    for start in range(0, len(free), size):
-        block = slice(start, start + size)
-        part = np.stack([row[block] for row in rows]) * free[block]
-        total += part @ part.T
-    return total
-
-
-def _combination(coefficients: np.ndarray, free: np.ndarray, *rows: np.ndarray) -> np.ndarray:
-    """Of rows of vectors, at the free coordinates."""
-    result = coefficients[0] * rows[0]
-    for coefficient, row in zip(coefficients[1:], rows[1:], strict=True):
-        result += coefficient * row
-    return result.astype(np.float64) * free
-
-
-def _row_coefficients(gram: np.ndarray, slots: Iterable[int]) -> np.ndarray:
-    """The direction as coefficients of the rows g, s, y, s, y, ...; slots are oldest first."""
-    steps = 1 + 2 * np.array(list(slots), dtype=np.int64)
-    order = np.concatenate([steps, steps + 1, [0]])  # the gradient last
-    coefficients = np.zeros(len(order))
-    coefficients[order] = two_loop_coefficients(gram[np.ix_(order, order)], len(steps))
-    return coefficients
 
 
 class _Look(NamedTuple):
@@ -283,64 +261,132 @@ class _Look(NamedTuple):
     steepest: float  # largest entry of the gradient
 
 
-def _look(
-    problem: Problem,
-    x: Array,
-    evaluation: Evaluation,
-    bounds: tuple[float, float],
-    memory: Memory | ChunkedMemory,
-    gradient: Array | None = None,
-    before: _Look | None = None,
-) -> _Look:
-    """Look at a point, and remember the way to it; one transfer to the host."""
-    xp = namespace(x)
-    if gradient is None:
-        gradient = problem.gradient(evaluation)
-    if before is not None:
-        memory.add(x - before.x, gradient - before.gradient)
-    lower, upper = bounds
-    # Near a bound counts as at it, or ever shorter steps would end in front of it.
-    near = xp.max(xp.abs(x - problem.project(x - gradient))).clip(None, _NEAR * (upper - lower))
-    held = (x <= lower + near) & (gradient > 0.0)
-    held = held | ((x >= upper - near) & (gradient < 0.0))
-    gram = memory.gram(gradient, ~held)
-    gap = problem.gap(x, evaluation, gradient)
-    steepest = xp.max(xp.abs(gradient))
-    free, *on_device = settle(~held, gram, evaluation.value, gap, steepest)
-    return _Look(x, evaluation, gradient, free, *fetch(*on_device))
-
-
 class _Trial(NamedTuple):
-    """What a line search found; no evaluation where it found nothing."""
+    """A point along the projected arc; the last two on the host."""
 
     x: Array
-    evaluation: Evaluation | None
-    n_evaluations: int
+    evaluation: Evaluation
+    value: float
+    slope: float
 
 
-def _search(
-    problem: Problem,
-    at: _Look,
-    direction: Array,
-    step: float,
-    bounds: tuple[float, float],
-    max_evaluations: int,
-) -> _Trial:
-    """The first point along the projected arc with a sufficient decrease."""
-    n_evaluations = 0
-    while step > _SHORTEST_STEP and n_evaluations < max_evaluations:
-        (x,) = settle(namespace(at.x).clip(at.x + step * direction, *bounds))
-        new = problem.evaluate(x)
-        n_evaluations += 1
-        value, slope = fetch(new.value, dot(at.gradient, x - at.x))
-        if slope >= 0.0:
-            break
-        if value <= at.value + _SUFFICIENT_DECREASE * slope:
-            return _Trial(x, new, n_evaluations)
-        # The minimum of the parabola through both values and the slope, within reason.
-        curvature = value - at.value - slope
-        step *= min(max(-0.5 * slope / curvature, 0.1), 0.5)
-    return _Trial(at.x, None, n_evaluations)
+class BoxMoves:
+    """The moves of ``minimize_box`` on arrays of one device.
+
+    Parameters
+    ----------
+    problem : Problem
+    x0 : (n,) array in the box
+    bounds : of every coordinate
+    single : keep the memory in float32
+    evaluation : of x0, where it is at hand
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        x0: Array,
+        bounds: tuple[float, float],
+        single: bool,
+        evaluation: Evaluation | None,
+    ) -> None:
+        xp = namespace(x0)
+        self.problem = problem
+        self.bounds = bounds
+        self.width = bounds[1] - bounds[0]
+        self._memory = Memory(x0, xp.float32 if single else xp.float64)
+        self._first = x0, evaluation
+        self._direction: tuple[_Look, Array] | None = None  # of the look last tried from
+
+    @property
+    def n_remembered(self) -> int:
+        """Steps."""
+        return len(self._memory)
+
+    def start(self, saved: State) -> _Look:
+        """As in ``Moves``."""
+        x, evaluation = self._first
+        if saved:
+            x, evaluation = like(saved["x"], x), None
+            self._memory.restore(saved["vectors"], saved["slots"])
+        return self._look(x, self.problem.evaluate(x) if evaluation is None else evaluation)
+
+    def state(self, at: _Look) -> State:
+        """As in ``Moves``."""
+        return {"x": at.x, **self._memory.state()}
+
+    def trial(self, at: _Look, step: float) -> _Trial:
+        """As in ``Moves``."""
+        xp = namespace(at.x)
+        if self._direction is None or self._direction[0] is not at:
+            inside = self._memory.direction(at.gram, at.free)
+            self._direction = at, xp.where(at.free, inside, -at.gradient)
+        x = xp.clip(at.x + step * self._direction[1], *self.bounds)
+        new = self.problem.evaluate(x)
+        return _Trial(x, new, *fetch(new.value, dot(at.gradient, x - at.x)))
+
+    def look(self, trial: _Trial, before: _Look) -> _Look:
+        """As in ``Moves``."""
+        gradient = self.problem.gradient(trial.evaluation)
+        self._memory.add(trial.x - before.x, gradient - before.gradient)
+        return self._look(trial.x, trial.evaluation, gradient)
+
+    def forget(self, at: _Look) -> _Look:
+        """As in ``Moves``."""
+        self._memory.clear()
+        return self._look(at.x, at.evaluation, at.gradient)
+
+    def _look(self, x: Array, evaluation: Evaluation, gradient: Array | None = None) -> _Look:
+        """One transfer to the host."""
+        xp, problem = namespace(x), self.problem
+        if gradient is None:
+            gradient = problem.gradient(evaluation)
+        free = free_coordinates(x, gradient, self.bounds, how_far(x, gradient, self.bounds))
+        gram = self._memory.gram(gradient, free)
+        gap = problem.gap(x, evaluation, gradient)
+        steepest = xp.max(xp.abs(gradient))
+        on_device = (gram, evaluation.value, gap, steepest)
+        return _Look(x, evaluation, gradient, free, *fetch(*on_device))
+
+
+def how_far(x: Array, gradient: Array, bounds: tuple[float, float]) -> Array:
+    """The longest coordinate of a projected gradient step: zero at a solution."""
+    xp = namespace(x)
+    return xp.max(xp.abs(x - xp.clip(x - gradient, *bounds)))
+
+
+def free_coordinates(
+    x: Array, gradient: Array, bounds: tuple[float, float], distance: Any
+) -> Array:
+    """Not near a bound, or not pushed outwards; near is within the distance of ``how_far``.
+
+    Near a bound counts as at it, or ever shorter steps would end in front of it.
+    """
+    lower, upper = bounds
+    near = distance.clip(None, _NEAR * (upper - lower))
+    held = (x <= lower + near) & (gradient > 0.0)
+    return ~(held | ((x >= upper - near) & (gradient < 0.0)))
+
+
+def inner_products(rows: list[np.ndarray], free: np.ndarray, dtype: Any) -> np.ndarray:
+    """Of vectors over the free coordinates, a block that fits the cache at a time."""
+    total = np.zeros((len(rows),) * 2)
+    size = _BLOCK_ELEMENTS // len(rows) + 1
+    for start in range(0, len(free), size):
+        block = slice(start, start + size)
+        part = np.array([row[block] for row in rows], dtype=dtype)
+        part *= free[block]
+        total += part @ part.T
+    return total
+
+
+def row_coefficients(gram: np.ndarray, slots: Iterable[int]) -> np.ndarray:
+    """The direction as coefficients of the rows g, s, y, s, y, ...; the slots oldest first."""
+    steps = 1 + 2 * np.array(list(slots), dtype=np.int64)
+    order = np.concatenate([steps, steps + 1, [0]])  # the gradient last
+    coefficients = np.zeros(len(order))
+    coefficients[order] = two_loop_coefficients(gram[np.ix_(order, order)], len(steps))
+    return coefficients
 
 
 def two_loop_coefficients(G: np.ndarray, k: int) -> np.ndarray:

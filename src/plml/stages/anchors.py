@@ -10,8 +10,8 @@ from sklearn.utils import check_random_state
 
 from plml.backend.arrays import Array, is_tensor, like, namespace, on_host, row_dot
 
-_MAX_ITER = 300
-_TOLERANCE = 1e-4
+MAX_ITER = 300
+TOLERANCE = 1e-4
 
 
 class Anchors(NamedTuple):
@@ -58,46 +58,62 @@ def _spread_out(X: Array, n_clusters: int, rng: np.random.RandomState) -> Array:
     """
     xp = namespace(X)
     n = len(X)
-    n_trials = 2 + int(np.log(n_clusters))
+    n_trials = trials_a_center(n_clusters)
     chosen = [int(rng.choice(n, p=np.full(n, 1.0 / n)))]
-    closest = _squared_distances(X, X[chosen[-1]][None])[:, 0]
+    closest = squared_distances_to(X, X[chosen[-1]][None])[:, 0]
     for _ in range(1, n_clusters):
         potential = float(xp.sum(closest))
         targets = like(rng.uniform(size=n_trials) * potential, closest)
         trials = xp.searchsorted(xp.cumulative_sum(closest), targets)
         trials = xp.clip(trials, None, n - 1)
-        shrunk = xp.minimum(closest[:, None], _squared_distances(X, X[trials]))
+        shrunk = xp.minimum(closest[:, None], squared_distances_to(X, X[trials]))
         best = int(xp.argmin(xp.sum(shrunk, axis=0)))
         chosen.append(int(trials[best]))
         closest = shrunk[:, best]
     return X[like(np.array(chosen), X)]
 
 
+def trials_a_center(n_clusters: int) -> int:
+    """Candidates of which the greedy start takes the best."""
+    return 2 + int(np.log(n_clusters))
+
+
+def cluster_sums(X: Array, centers: Array) -> tuple[Array, Array, Array]:
+    """The nearest centre of every row; rows a centre (m, 1), and their sums (m, d)."""
+    xp = namespace(X)
+    labels = xp.argmin(squared_distances_to(X, centers), axis=1)
+    members = xp.astype(labels[:, None] == like(np.arange(len(centers)), X)[None], xp.float64)
+    return labels, xp.sum(members, axis=0)[:, None], members.T @ xp.astype(X, xp.float64)
+
+
+def moved_centers(centers: Array, counts: Array, sums: Array) -> tuple[Array, float]:
+    """The means of the clusters, and how far they are from the centres; empty ones stay."""
+    xp = namespace(centers)
+    moved = xp.where(counts > 0, sums / xp.clip(counts, 1.0, None), centers)
+    return moved, float(xp.sum((moved - centers) ** 2))
+
+
 def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray, int]:
     """Lloyd's iteration, stopped as scikit-learn's ``KMeans`` stops it."""
     xp = namespace(X)
     X64 = xp.astype(X, xp.float64)
-    enough = _TOLERANCE * float(xp.mean(xp.var(X64, axis=0)))
+    enough = TOLERANCE * float(xp.mean(xp.var(X64, axis=0)))
     centers = xp.astype(centers, xp.float64)
     labels, n_iter = None, 0
-    while n_iter < _MAX_ITER:
+    while n_iter < MAX_ITER:
         n_iter += 1
-        previous, labels = labels, xp.argmin(_squared_distances(X64, centers), axis=1)
+        previous = labels
+        labels, counts, sums = cluster_sums(X64, centers)
         if previous is not None and bool(xp.all(labels == previous)):
             break
-        members = xp.astype(labels[:, None] == like(np.arange(len(centers)), X)[None], xp.float64)
-        counts = xp.sum(members, axis=0)[:, None]
-        means = (members.T @ X64) / xp.clip(counts, 1.0, None)
-        moved = xp.where(counts > 0, means, centers)
-        shift = float(xp.sum((moved - centers) ** 2))
-        centers = moved
+        centers, shift = moved_centers(centers, counts, sums)
         if shift <= enough:
-            labels = xp.argmin(_squared_distances(X64, centers), axis=1)
+            labels = xp.argmin(squared_distances_to(X64, centers), axis=1)
             break
     return xp.astype(centers, X.dtype), on_host(labels), n_iter
 
 
-def _squared_distances(X: Array, centers: Array) -> Array:
+def squared_distances_to(X: Array, centers: Array) -> Array:
     """(n, m) float64."""
     xp = namespace(X)
     X, centers = xp.astype(X, xp.float64), xp.astype(centers, xp.float64)

@@ -46,7 +46,7 @@ from plml.stages.triplets import Triplets
 #: Gaps below this are left to double precision.
 _SINGLE_PRECISION_TOL = 1e-4
 #: Evaluations without progress after which single precision gives way to double.
-_PATIENCE = 50
+PATIENCE = 50
 #: Above so many features the matrix sign beats the eigenvalues on a GPU.
 _SIGN_PAYS = 32
 
@@ -263,44 +263,50 @@ def learn_metrics(
         X64, W64 = (xp.astype(array, xp.float64) for array in (X, weights))
         pairs = PairOperator(X64, W64, triplets.pairs, threads)
         exact = MetricsDual(pairs, triplets, regularization, pull)
-        return solve_dual(
-            exact,
+
+        def minimize(
+            dtype: Any, start: Array | None, tol: float, max_iter: int, show: Callback | None
+        ) -> Solution:
+            options: dict[str, Any] = {"tol": tol, "callback": show}
+            return _minimize(exact.iterating(dtype), start, solver, max_iter, options, keep)
+
+        return in_phases(
+            minimize,
+            lambda solution: certified(solution, tol, *exact.certificate(solution.x, X.dtype)),
             phases(xp, X.dtype, float(xp.max(xp.abs(X))), solver, tol),
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
             gamma=gamma,
+            max_iter=max_iter,
             callback=callback,
-            keep=keep,
-            dtype=X.dtype,
         )
 
 
-def solve_dual(
-    exact: MetricsDual,
+def in_phases(
+    minimize: Callable[[Any, Any, float, int, Callback | None], Solution],
+    certified: Callable[[Solution], Metrics],
     phases: list[tuple[Any, float]],
     *,
-    solver: str,
-    tol: float,
+    gamma: Any,
     max_iter: int,
-    gamma: Array | None = None,
-    callback: Callback | None = None,
-    keep: Keep = NOTHING_KEPT,
-    dtype: Any,
+    callback: Callback | None,
 ) -> Metrics:
-    """Metrics in a dtype from a float64 problem, through phases of other precisions."""
+    """Certified metrics, through phases of one precision after the other.
+
+    Parameters
+    ----------
+    minimize : (dtype, gamma, tol, max_iter, callback) -> Solution
+    certified : the metrics of a solution
+    phases : dtypes with the gaps to reach
+    gamma, max_iter, callback : of the whole
+    """
     solution = None
-    for phase_dtype, phase_tol in phases:
-        problem = exact.iterating(phase_dtype)
-        options: dict[str, Any] = {"tol": phase_tol, "callback": callback}
+    for dtype, tol in phases:
         if solution is None:
-            solution = _minimize(problem, gamma, solver, max_iter, options, keep)
+            solution = minimize(dtype, gamma, tol, max_iter, callback)
         else:
-            left = max_iter - solution.n_iter
-            options["callback"] = counting_on(callback, solution)
-            later = _minimize(problem, solution.x, solver, left, options, keep)
+            show = counting_on(callback, solution)
+            later = minimize(dtype, solution.x, tol, max_iter - solution.n_iter, show)
             solution = solution.followed_by(later)
-        metrics = _certified(exact, solution, dtype, tol)
+        metrics = certified(solution)
         if metrics.converged or solution.interrupted or solution.n_iter >= max_iter:
             break
     return metrics
@@ -356,7 +362,7 @@ def _minimize(
             start,
             bounds=(0.0, 1.0),
             max_iter=max_iter,
-            patience=_PATIENCE if single else None,
+            patience=PATIENCE if single else None,
             single=single,
             evaluation=evaluation,
             keeper=keeper,
@@ -372,9 +378,8 @@ def _minimize(
     return solution.followed_by(accelerated_from(solution.x, left, restart=True))
 
 
-def _certified(problem: MetricsDual, solution: Solution, dtype: Any, tol: float) -> Metrics:
-    """The metrics of a solution as they are returned, with the certificate of exactly these."""
-    M, primal, value = problem.certificate(solution.x, dtype)
+def certified(solution: Solution, tol: float, M: Array, primal: Array, value: Array) -> Metrics:
+    """The metrics of a solution as they are returned, with their primal and g(gamma)."""
     objective, value, gap = fetch(primal, value, relative_gap(primal, -value))
     n_iter = max(solution.n_iter, 1)
     history = solution.history
@@ -385,9 +390,8 @@ def _certified(problem: MetricsDual, solution: Solution, dtype: Any, tol: float)
 
 
 def _uniform_start(problem: MetricsDual) -> tuple[Array, Evaluation]:
-    """The best of gamma = 1/2, 1/4, 1/8, ...: data in large units ends at tiny gammas.
-
-    -K is linear in gamma, so all of them take one pass over the pairs.
+    """The best of gamma = 1/2, 1/4, 1/8, ...; -K is linear in gamma, so all of them take one pass
+    over the pairs.
     """
     ones = problem.constant(1.0)
     pushed, pulled = problem.triplet_scatter(ones), problem.pull * problem.target_scatter
@@ -395,13 +399,25 @@ def _uniform_start(problem: MetricsDual) -> tuple[Array, Evaluation]:
     def at(size: float) -> tuple[float, Evaluation]:
         found = problem.metrics_of(size * pushed - pulled)
         evaluation = problem.evaluate_at(size * ones, found)
-        return fetch(evaluation.value)[0], evaluation
+        return float(fetch(evaluation.value)[0]), evaluation
 
+    size, evaluation = best_size(at, len(ones))
+    return size * ones, evaluation
+
+
+def best_size(at: Callable[[float], tuple[float, Any]], n_triplets: int) -> tuple[float, Any]:
+    """The best of the sizes 1/2, 1/4, 1/8, ...: data in large units ends at tiny gammas.
+
+    Parameters
+    ----------
+    at : size -> value of the objective, and what else is known there
+    n_triplets : int
+    """
     size = 0.5
-    value, evaluation = at(size)
-    while value > 0.0 or len(ones) * size > 1e-3:
-        smaller, next_evaluation = at(0.5 * size)
+    value, known = at(size)
+    while value > 0.0 or n_triplets * size > 1e-3:
+        smaller, next_known = at(0.5 * size)
         if smaller >= value:
             break
-        size, value, evaluation = 0.5 * size, smaller, next_evaluation
-    return size * ones, evaluation
+        size, value, known = 0.5 * size, smaller, next_known
+    return size, known

@@ -43,15 +43,19 @@ class LocalMetricIndex:
     ----------
     X : (n, d) array
     M : (m, d, d) array
+    squares : (n, m) float64 array x_j^T M_b x_j about the mean of X, where it is at hand
     """
 
-    def __init__(self, X: Array, M: Array) -> None:
+    def __init__(self, X: Array, M: Array, squares: Array | None = None) -> None:
         xp = namespace(X)
         self.X = X
         self.M = M
         self.center = xp.mean(xp.astype(X, xp.float64), axis=0)
         self._M64 = xp.astype(M, xp.float64)
-        vectors = index_vectors(X - self.center, self._M64)
+        if squares is None:
+            vectors = index_vectors(X - self.center, self._M64)
+        else:
+            vectors = xp.concat([X - self.center, squares], axis=1)
         # Columns q_b are brought to the scale of the others, which tightens the rounding bound.
         d = X.shape[1]
         sizes = [float(xp.max(xp.abs(part))) for part in (vectors[:, d:], vectors[:, :d])]

@@ -1,5 +1,6 @@
 """Stage 1: smooth local linear weights (equation 4, Algorithm 1)."""
 
+from collections.abc import Callable
 from copy import copy
 from functools import cached_property
 from typing import Any
@@ -86,7 +87,7 @@ class WeightProblem:
     def reordered(self, order: np.ndarray) -> "WeightProblem":
         """The same problem with its rows in another order."""
         other = copy(self)
-        for name in ("_floor", "total_constant"):
+        for name in ("floor", "total_constant"):
             other.__dict__.pop(name, None)
         other.B, other.constant = self.B[order], self.constant[order]
         other.nearest_anchor = self.nearest_anchor[order]
@@ -127,10 +128,11 @@ class WeightProblem:
     def gap(self, W: Array, evaluation: Evaluation, gradient: Array) -> Array:
         """Frank-Wolfe gap sum_i (<g_i, W_i> - min_b g_ib) over g(W): bounds (g(W) - g*) / g(W)."""
         gap = total(self._row_gaps(W, gradient)).clip(0.0, None)
-        return gap / evaluation.value.clip(self._floor, None)
+        return gap / evaluation.value.clip(self.floor, None)
 
     @cached_property
-    def _floor(self) -> float:
+    def floor(self) -> float:
+        """What rounding leaves of G where it vanishes."""
         return fetch(total(self._row_floors()))[0]
 
     @cached_property
@@ -213,7 +215,8 @@ class RowWeightProblem:
         self.linear = xp.astype(problem.B, dtype)
         L = problem.laplacian
         degrees = L.diagonal()
-        bound = 2.0 if L.nnz > L.shape[0] else 1.0
+        owners = np.repeat(np.arange(L.shape[0]), np.diff(L.indptr))
+        bound = 2.0 if np.any(L.indices != owners) else 1.0
         norm = 2.0 * np.linalg.norm(on_host(problem.A), 2)
         norm = norm + 2.0 * problem.smoothness * bound * degrees
         self.metric = like(np.maximum(norm, 1e-30)[:, None], problem.B, dtype)
@@ -235,6 +238,11 @@ class RowWeightProblem:
     def project_rows(self, v: Array, hint: Array) -> Array:
         """Onto the simplex; the hint is the threshold."""
         return project_simplex(v) if is_tensor(v) else project_simplex_from(v, hint)
+
+    def sums(self, x: Array, product: Array) -> tuple[Array, Array]:
+        """G(W) and its Frank-Wolfe gap, sums over the rows."""
+        value = total(row_dot(x, product + self.linear)) + self.problem.total_constant
+        return value, total(self.problem._row_gaps(x, 2.0 * product + self.linear))
 
     def value_and_gap(self, x: Array, product: Array) -> tuple[Array, Array]:
         """G(W) and its relative Frank-Wolfe gap."""
@@ -293,13 +301,41 @@ def _accelerated(
 
         if not problem.fits_single_precision():
             return minimize(xp.float64, problem.even_start(), tol, max_iter, callback)
-        first_tol = max(0.99 * tol, 1e-4)
-        solution = minimize(xp.float32, problem.even_start(), first_tol, max_iter, callback)
-        W = project_simplex(xp.astype(solution.x, xp.float64))
-        # No iteration where the float64 certificate of these weights closes as well.
-        left = 0 if solution.interrupted else max_iter - solution.n_iter
-        later = minimize(xp.float64, W, tol, left, counting_on(callback, solution))
-        return solution.followed_by(later)
+        return in_two_precisions(
+            minimize,
+            problem.even_start(),
+            lambda W: project_simplex(xp.astype(W, xp.float64)),
+            (xp.float32, xp.float64),
+            tol,
+            max_iter,
+            callback,
+        )
+
+
+def in_two_precisions(
+    minimize: Callable[[Any, Any, float, int, Callback | None], Solution],
+    start: Any,
+    refined: Callable[[Any], Any],
+    dtypes: tuple[Any, Any],
+    tol: float,
+    max_iter: int,
+    callback: Callback | None,
+) -> Solution:
+    """In the first precision for as long as it suffices, then in the second.
+
+    Parameters
+    ----------
+    minimize : (dtype, start, tol, max_iter, callback) -> Solution
+    start : point
+    refined : takes the point of the first precision to the second
+    dtypes : of the two
+    tol, max_iter, callback : of the whole
+    """
+    solution = minimize(dtypes[0], start, max(0.99 * tol, 1e-4), max_iter, callback)
+    # No iteration where the certificate of the second precision closes as well.
+    left = 0 if solution.interrupted else max_iter - solution.n_iter
+    later = minimize(dtypes[1], refined(solution.x), tol, left, counting_on(callback, solution))
+    return solution.followed_by(later)
 
 
 def query_similarity(

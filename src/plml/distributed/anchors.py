@@ -1,0 +1,185 @@
+"""Anchor points: k-means with the rows where they are, as scikit-learn's ``KMeans`` does it."""
+
+from typing import NamedTuple
+
+import numpy as np
+from distributed import Future
+from sklearn.utils import check_random_state
+
+from plml.distributed.cluster import Cluster, offsets_of
+from plml.distributed.data import Block, Table
+from plml.stages.anchors import (
+    MAX_ITER,
+    TOLERANCE,
+    cluster_sums,
+    moved_centers,
+    squared_distances_to,
+    trials_a_center,
+)
+
+#: Rows that are clustered at the most; beyond, a sample of so many.
+MOST_ROWS = 2**18
+
+
+def distributed_anchors(
+    cluster: Cluster,
+    table: Table,
+    n_bases: int,
+    random_state: int | np.random.RandomState | None,
+) -> np.ndarray:
+    """U, the means of at most ``n_bases`` clusters, none of them empty.
+
+    Up to ``MOST_ROWS`` rows these are the anchors of a fit on one machine, to rounding.
+    """
+    rng = check_random_state(random_state)
+    blocks, sizes = _sampled(cluster, table)
+    n_clusters = min(n_bases, sum(sizes))
+    centers = _spread_out(cluster, blocks, sizes, n_clusters, rng)
+    mean = sum(cluster.gather([cluster.submit(_total, block) for block in blocks])) / sum(sizes)
+    spread = sum(cluster.gather([cluster.submit(_scatter, block, mean) for block in blocks]))
+    enough = TOLERANCE * float(np.mean(spread / sum(sizes)))
+    centers, counts = _lloyd(cluster, blocks, centers, enough)
+    return centers[counts > 0].astype(table.dtype)
+
+
+def _sampled(cluster: Cluster, table: Table) -> tuple[list[Future], list[int]]:
+    """Blocks of float64 rows: all, or an even sample in the order of the rows."""
+    step = max(1, -(-table.n_rows // MOST_ROWS))
+    starts = offsets_of(table.sizes)[:-1]
+    first = [int(-start % step) for start in starts]
+    blocks = [
+        cluster.submit(_rows, block, skip, step)
+        for block, skip in zip(table.blocks, first, strict=True)
+    ]
+    sizes = [len(range(skip, size, step)) for skip, size in zip(first, table.sizes, strict=True)]
+    filled = [number for number, size in enumerate(sizes) if size]
+    return [blocks[number] for number in filled], [sizes[number] for number in filled]
+
+
+def _rows(block: Block, first: int, step: int) -> np.ndarray:
+    return block.X[first::step].astype(np.float64)
+
+
+def _total(X: np.ndarray) -> np.ndarray:
+    return X.sum(axis=0)
+
+
+def _scatter(X: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    return np.square(X - mean).sum(axis=0)
+
+
+def _spread_out(
+    cluster: Cluster,
+    blocks: list[Future],
+    sizes: list[int],
+    n_clusters: int,
+    rng: np.random.RandomState,
+) -> np.ndarray:
+    """The greedy k-means++ start, with the random numbers in scikit-learn's order."""
+    n, starts = sum(sizes), offsets_of(sizes)
+    first = int(rng.choice(n, p=np.full(n, 1.0 / n)))
+    number = int(np.searchsorted(starts, first, side="right")) - 1
+    centers = [cluster.gather(cluster.submit(_row, blocks[number], first - starts[number]))]
+    closest = [cluster.submit(_distances, block, centers[0]) for block in blocks]
+    for _ in range(1, n_clusters):
+        sums = cluster.gather([cluster.submit(np.sum, part) for part in closest])
+        potential = float(sum(sums))
+        targets = rng.uniform(size=trials_a_center(n_clusters)) * potential
+        trials = cluster.put(_found(cluster, blocks, closest, np.asarray(sums), targets))
+        shrunk = [
+            cluster.submit(_shrunk, block, part, trials)
+            for block, part in zip(blocks, closest, strict=True)
+        ]
+        best = int(
+            sum(cluster.gather([cluster.submit(_potentials, part) for part in shrunk])).argmin()
+        )
+        centers.append(cluster.gather(cluster.submit(_row, trials, best)))
+        closest = [cluster.submit(_column, part, best) for part in shrunk]
+    return np.array(centers)
+
+
+def _found(
+    cluster: Cluster,
+    blocks: list[Future],
+    closest: list[Future],
+    sums: np.ndarray,
+    targets: np.ndarray,
+) -> np.ndarray:
+    """The rows at which the running sum of ``closest`` reaches the targets."""
+    ends = np.cumsum(sums)
+    numbers = np.minimum(np.searchsorted(ends, targets), len(ends) - 1)
+    rows = [
+        cluster.submit(_at, blocks[b], closest[b], target - (ends[b] - sums[b]))
+        for b, target in zip(numbers, targets, strict=True)
+    ]
+    return np.array(cluster.gather(rows))
+
+
+def _at(X: np.ndarray, closest: np.ndarray, target: float) -> np.ndarray:
+    return X[min(int(np.searchsorted(np.cumsum(closest), target)), len(X) - 1)]
+
+
+def _row(X: np.ndarray, number: int) -> np.ndarray:
+    return X[number]
+
+
+def _column(part: np.ndarray, number: int) -> np.ndarray:
+    return part[:, number].copy()
+
+
+def _distances(X: np.ndarray, center: np.ndarray) -> np.ndarray:
+    return squared_distances_to(X, center[None])[:, 0]
+
+
+def _shrunk(X: np.ndarray, closest: np.ndarray, trials: np.ndarray) -> np.ndarray:
+    return np.minimum(closest[:, None], squared_distances_to(X, trials))
+
+
+def _potentials(part: np.ndarray) -> np.ndarray:
+    return part.sum(axis=0)
+
+
+class _Assignment(NamedTuple):
+    """What a block says of centres."""
+
+    labels: np.ndarray
+    counts: np.ndarray
+    sums: np.ndarray
+    is_new: bool  # some row changed its cluster
+
+
+def _lloyd(
+    cluster: Cluster, blocks: list[Future], centers: np.ndarray, enough: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Centres and the rows of each, stopped as scikit-learn's ``KMeans`` stops."""
+    assigned: list[Future | None] = [None] * len(blocks)
+    counts = np.zeros((len(centers), 1))
+    for _ in range(MAX_ITER):
+        shared = cluster.put(centers)
+        assigned = [
+            cluster.submit(_assign, block, shared, before)
+            for block, before in zip(blocks, assigned, strict=True)
+        ]
+        parts = cluster.gather([cluster.submit(_sums, part) for part in assigned])
+        counts = sum(part[0] for part in parts)
+        if not any(part[2] for part in parts):
+            break
+        centers, shift = moved_centers(centers, counts, sum(part[1] for part in parts))
+        if shift <= enough:
+            shared = cluster.put(centers)
+            last = [cluster.submit(_assign, block, shared, None) for block in blocks]
+            counts = sum(
+                part[0] for part in cluster.gather([cluster.submit(_sums, part) for part in last])
+            )
+            break
+    return centers, counts[:, 0]
+
+
+def _assign(X: np.ndarray, centers: np.ndarray, before: _Assignment | None) -> _Assignment:
+    labels, counts, sums = cluster_sums(X, centers)
+    is_new = before is None or not np.array_equal(labels, before.labels)
+    return _Assignment(labels, counts, sums, is_new)
+
+
+def _sums(part: _Assignment) -> tuple[np.ndarray, np.ndarray, bool]:
+    return part.counts, part.sums, part.is_new

@@ -1,0 +1,95 @@
+"""The Dask cluster beneath: named tasks, where they run, and what they cost to move."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from distributed import Client, Future, LocalCluster, default_client, span
+
+#: The cluster that is started where a user has none; one a process.
+_own: list[Client] = []
+
+
+def connected(n_jobs: int | None = None) -> Client:
+    """The user's client, or one of a ``LocalCluster`` with a worker a core."""
+    try:
+        return default_client()
+    except ValueError:
+        pass
+    if not _own:
+        from joblib import effective_n_jobs
+
+        workers = effective_n_jobs(-1 if n_jobs is None else n_jobs)
+        _own.append(Client(LocalCluster(n_workers=workers, threads_per_worker=1)))
+    return _own[0]
+
+
+class Cluster:
+    """Tasks of one fit on a client's workers.
+
+    Nothing is scattered: all that a task reads came from another task, so that Dask can make again
+    what a lost worker held.
+
+    Parameters
+    ----------
+    client : Client
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.stage = "plml"
+
+    @contextmanager
+    def doing(self, stage: str) -> Iterator[None]:
+        """Tasks carry the name of the stage on the dashboard."""
+        before, self.stage = self.stage, stage
+        try:
+            with span(stage):
+                yield
+        finally:
+            self.stage = before
+
+    def submit(
+        self, function: Callable[..., Any], *arguments: Any, on: str | None = None
+    ) -> Future:
+        """A task; ``on`` is the worker that should run it, if it is there."""
+        where = {} if on is None else {"workers": [on], "allow_other_workers": True}
+        key = f"{self.stage}-{function.__name__.strip('_').replace('_', ' ')}-{uuid4().hex}"
+        return self.client.submit(function, *arguments, key=key, pure=False, **where)
+
+    def put(self, value: Any) -> Future:
+        """A value that many tasks want."""
+        return self.submit(_itself, value)
+
+    def gather(self, futures: Any) -> Any:
+        """What futures hold, on the driver."""
+        return self.client.gather(futures)
+
+    def workers(self) -> list[str]:
+        """Addresses, one a thread."""
+        info = self.client.scheduler_info(n_workers=-1)["workers"]
+        return [
+            address for address, worker in sorted(info.items()) for _ in range(worker["nthreads"])
+        ]
+
+    def memory_a_thread(self) -> float:
+        """Bytes that the smallest worker allows each of its threads."""
+        info = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        return min((worker["memory_limit"] or inf) / worker["nthreads"] for worker in info)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def pick(parts: Sequence[Any], number: int) -> Any:
+    """One of several results of a task."""
+    return parts[number]
+
+
+def offsets_of(sizes: Sequence[int]) -> np.ndarray:
+    """Where every block starts, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -1,0 +1,235 @@
+"""``PLML`` on a Dask cluster: the stages in the order data flows."""
+
+import warnings
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.delayed import delayed
+from sklearn.utils import check_random_state
+
+from plml.distributed.anchors import distributed_anchors
+from plml.distributed.cluster import Cluster, connected, offsets_of, pick
+from plml.distributed.data import Table, read_table
+from plml.distributed.graph import Graph, build_graph
+from plml.distributed.metrics import learn_metrics
+from plml.distributed.neighbors import Wanted, find_neighbors
+from plml.distributed.queries import ShardedQueries, TrainingSide, training_squares
+from plml.distributed.shards import Shard, Shards, make_shards, n_shards_for
+from plml.distributed.weights import LearnedWeights, learn_weights
+from plml.solvers.problem import history_arrays
+from plml.stages.approximate import APPROXIMATE_FROM
+from plml.stages.graph import SCALE_NEIGHBOR
+from plml.stages.metrics import Metrics
+
+
+def fit(model: Any, X: Any, y: Any, *, n_shards: int | None = None) -> Any:
+    """Fit a ``PLML`` to Dask collections, on the cluster of the current client.
+
+    Where there is no client, a ``LocalCluster`` with a worker a core is started and kept.
+
+    Parameters
+    ----------
+    model : PLML
+    X : Dask array (n_samples, n_features) or data frame
+    y : labels, a Dask array or series with the same blocks, or one label a row on this machine
+    n_shards : pieces that the rows are sorted into; by default one a thread of the cluster, or as
+        many as its memory asks for
+
+    Returns
+    -------
+    model : its training data stays on the cluster; ``collect`` brings it here
+    """
+    from plml.estimators._base import all_or_nothing
+
+    model._validate_params()
+    _check_parameters(model)
+    cluster = Cluster(connected(model.n_jobs))
+    with all_or_nothing(model):
+        _fit(cluster, model, X, y, n_shards)
+    for trouble in model._troubles():
+        warnings.warn(trouble, stacklevel=3)
+    return model
+
+
+def _check_parameters(model: Any) -> None:
+    for name, value in (("solver", "auto"), ("device", "cpu"), ("search_backend", "exact")):
+        if getattr(model, name) != value:
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} is for one machine; on a Dask cluster use "
+                f"{name}={value!r}"
+            )
+
+
+def _fit(cluster: Cluster, model: Any, X: Any, y: Any, n_shards: int | None) -> None:
+    with cluster.doing("read"):
+        table = read_table(cluster, X, y)
+        _check_table(model, table)
+    rng = check_random_state(model.random_state)
+    with cluster.doing("anchors"):
+        anchors = distributed_anchors(cluster, table, model.n_bases, rng)
+    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+    with cluster.doing("shards"):
+        shards = make_shards(cluster, table, n_shards or n_shards_for(cluster, table), seed)
+    with cluster.doing("neighbors"):
+        exact = _is_exact(model.neighbor_search, table)
+        wanted = Wanted(
+            max(model.n_graph_neighbors, SCALE_NEIGHBOR), model.n_targets, model.n_impostors
+        )
+        found, recall = find_neighbors(cluster, shards, table.class_sizes, wanted, exact, seed)
+        graph = build_graph(cluster, shards, found, model.n_graph_neighbors)
+    limits = {"dtype": table.dtype, "tol": model.tol, "max_iter": model.max_iter}
+    with cluster.doing("stage-weights"), model._stage("stage 1, weights", model.tol) as callback:
+        weights = learn_weights(
+            cluster,
+            shards,
+            graph,
+            anchors,
+            model.locality,
+            model.smoothness,
+            callback=callback,
+            **limits,
+        )
+    with cluster.doing("stage-metrics"), model._stage("stage 2, metrics", model.tol) as callback:
+        metrics = learn_metrics(
+            cluster,
+            shards,
+            found,
+            weights,
+            model.regularization,
+            model.pull,
+            n_bases=len(anchors),
+            largest=table.largest,
+            callback=callback,
+            **limits,
+        )
+    _set_fitted(cluster, model, table, shards, graph, weights, metrics, anchors)
+    model.neighbor_recall_ = recall
+
+
+def _check_table(model: Any, table: Table) -> None:
+    if model.n_neighbors > table.n_rows:
+        raise ValueError(
+            f"n_neighbors={model.n_neighbors} is more than the {table.n_rows} training rows"
+        )
+    if table.class_sizes.max() < 2:
+        raise ValueError(
+            "every class has a single member, so no instance has a same-class neighbour to learn "
+            "from; give at least one class two or more rows"
+        )
+
+
+def _is_exact(how: str, table: Table) -> bool:
+    return how == "exact" or (how == "auto" and table.n_rows < APPROXIMATE_FROM)
+
+
+def _set_fitted(
+    cluster: Cluster,
+    model: Any,
+    table: Table,
+    shards: Shards,
+    graph: Graph,
+    weights: LearnedWeights,
+    metrics: Metrics,
+    anchors: np.ndarray,
+) -> None:
+    model._forget_copies()
+    model.classes_ = table.classes
+    model.n_features_in_ = table.n_features
+    model.__dict__.pop("feature_names_in_", None)
+    if table.names is not None:
+        model.feature_names_in_ = table.names
+    model.anchors_, model.basis_metrics_ = anchors, metrics.M
+    model.objective_, model.dual_gap_ = metrics.objective, metrics.gap
+    model.weights_gap_, model.weights_n_iter_ = weights.gap, weights.solution.n_iter
+    model.n_iter_, model.search_recall_ = metrics.n_iter, 1.0
+    model.converged_ = bool(metrics.gap <= model.tol and weights.gap <= model.tol)
+    stages: dict[str, Any] = {"weights": weights.solution, "metrics": metrics}
+    model._cut = [name for name, its in stages.items() if its.interrupted]
+    model.history_ = {name: history_arrays(its.history) for name, its in stages.items()}
+    M = cluster.put(metrics.M)
+    squares = [cluster.submit(training_squares, part, M) for part in shards.parts]
+    chunks = tuple(table.sizes)
+    side = TrainingSide(shards.parts, weights.parts, graph.scales, squares, shards.n_rows, chunks)
+    model._sharded = ShardedQueries(model, side)
+    model._class_sizes = table.class_sizes
+    model._fit_X = model._fit_codes = model._scales = Elsewhere(shards.n_rows)
+    model.weights_ = _in_user_order(cluster, side, len(anchors), table.dtype)
+
+
+class Elsewhere:
+    """Stands for training data that is on a cluster."""
+
+    def __init__(self, n_rows: int) -> None:
+        self.n_rows = n_rows
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self._error()
+
+    def __getitem__(self, rows: Any) -> Any:
+        raise self._error()
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise self._error()
+
+    def _error(self) -> ValueError:
+        return ValueError(
+            "the training data of this model is on a Dask cluster; bring it here with "
+            "plml.distributed.collect(model)"
+        )
+
+
+def _in_user_order(cluster: Cluster, side: TrainingSide, m: int, dtype: Any) -> Any:
+    """The weights as a Dask array with the blocks of the user's X."""
+    offsets = offsets_of(side.chunks)
+    cut = [
+        delayed(_by_block, pure=False)(shard, weights, offsets)
+        for shard, weights in zip(side.shards, side.weights, strict=True)
+    ]
+    blocks = [
+        da.from_delayed(
+            delayed(_sorted, pure=False)([delayed(pick, pure=False)(its, b) for its in cut]),
+            (size, m),
+            dtype=dtype,
+        )
+        for b, size in enumerate(side.chunks)
+    ]
+    return da.concatenate(blocks)
+
+
+def _by_block(
+    shard: Shard, weights: np.ndarray, offsets: np.ndarray
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    block = np.searchsorted(offsets, shard.rows, side="right") - 1
+    chosen = [np.flatnonzero(block == b) for b in range(len(offsets) - 1)]
+    return [(shard.rows[rows], weights[rows]) for rows in chosen]
+
+
+def _sorted(pieces: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    rows, weights = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    return weights[np.argsort(rows)]
+
+
+def collect(model: Any) -> Any:
+    """Bring the training data of a model from the cluster to this machine, in its order.
+
+    Afterwards the model is as if it had been fitted here: it explains, plots, saves and serves.
+    """
+    sharded = getattr(model, "_sharded", None)
+    if sharded is None:
+        return model
+    side: TrainingSide = sharded.side
+    client = connected()
+    shards, weights, scales = client.gather((side.shards, side.weights, side.scales))
+    order = np.argsort(np.concatenate([shard.rows for shard in shards]))
+    model._fit_X = np.concatenate([shard.X for shard in shards])[order]
+    model._fit_codes = np.concatenate([shard.codes for shard in shards])[order]
+    model.weights_ = np.concatenate(weights)[order]
+    model._scales = np.concatenate(scales)[order]
+    del model._sharded
+    return model

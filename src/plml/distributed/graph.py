@@ -1,0 +1,139 @@
+"""The similarity graph across shards: every shard holds its rows of the Laplacian."""
+
+from typing import NamedTuple
+
+import numpy as np
+from distributed import Future
+from scipy import sparse
+
+from plml.distributed.cluster import Cluster, pick
+from plml.distributed.halo import Halo, local_numbers, outside, plan_halo
+from plml.distributed.neighbors import Found
+from plml.distributed.shards import Shards
+from plml.stages.graph import local_scales, self_tuning_similarity
+
+
+class Edges(NamedTuple):
+    """Edges from rows of one shard to rows of another (or the same)."""
+
+    tail: np.ndarray  # numbers in the order of the fit
+    head: np.ndarray
+    squared: np.ndarray
+    tail_scale: np.ndarray
+
+
+class Similar(NamedTuple):
+    """The same edges with their similarities."""
+
+    tail: np.ndarray
+    head: np.ndarray
+    similarity: np.ndarray
+
+
+class Rows(NamedTuple):
+    """A shard's rows of S, columns in the order of the fit, and the columns outside."""
+
+    row: np.ndarray
+    column: np.ndarray
+    similarity: np.ndarray
+    outside: np.ndarray
+
+
+class Graph(NamedTuple):
+    """L by shard: (own rows, own rows and halo) sparse arrays."""
+
+    laplacians: list[Future]
+    scales: list[Future]
+    halo: Halo
+
+
+def build_graph(
+    cluster: Cluster, shards: Shards, found: list[Future], n_graph_neighbors: int
+) -> Graph:
+    """The union of the k-NN graph; an edge is handed to the shards of both its ends."""
+    n, offsets = len(shards), shards.offsets
+    scales = [cluster.submit(_scales, its) for its in found]
+    similar: list[list[Future]] = []
+    for s, its in enumerate(found):
+        edges = cluster.submit(_edges, its, scales[s], offsets, s, n_graph_neighbors)
+        similar.append(
+            [
+                cluster.submit(
+                    _similarities, cluster.submit(pick, edges, r), scales[r], int(offsets[r])
+                )
+                for r in range(n)
+            ]
+        )
+    rows = [
+        cluster.submit(_joined, similar[s], [similar[r][s] for r in range(n)], _range(shards, s))
+        for s in range(n)
+    ]
+    halo = plan_halo(cluster, shards, [cluster.submit(_outside, its) for its in rows])
+    laplacians = [
+        cluster.submit(_laplacian, its, halo.numbers[s], _range(shards, s))
+        for s, its in enumerate(rows)
+    ]
+    return Graph(laplacians, scales, halo)
+
+
+def _range(shards: Shards, s: int) -> tuple[int, int]:
+    return int(shards.offsets[s]), int(shards.offsets[s + 1])
+
+
+def _scales(found: Found) -> np.ndarray:
+    return local_scales(found.squared)
+
+
+def _edges(
+    found: Found, scales: np.ndarray, offsets: np.ndarray, s: int, n_graph_neighbors: int
+) -> list[Edges]:
+    """The edges that a shard's rows have found, by the shard of their other end."""
+    k = min(n_graph_neighbors, found.graph.shape[1])
+    head, squared = found.graph[:, :k].ravel(), found.squared[:, :k].ravel()
+    tail = np.repeat(np.arange(len(scales)), k)
+    shard = np.searchsorted(offsets, head, side="right") - 1
+    pieces = []
+    for r in range(len(offsets) - 1):
+        there = np.flatnonzero(shard == r)
+        tails = tail[there]
+        pieces.append(Edges(offsets[s] + tails, head[there], squared[there], scales[tails]))
+    return pieces
+
+
+def _similarities(edges: Edges, head_scales: np.ndarray, offset: int) -> Similar:
+    """S_ij, where the scales of the heads are."""
+    head_scale = head_scales[edges.head - offset]
+    similarity = self_tuning_similarity(edges.squared, edges.tail_scale, head_scale)
+    return Similar(edges.tail, edges.head, similarity)
+
+
+def _joined(out: list[Similar], into: list[Similar], own: tuple[int, int]) -> Rows:
+    """Rows of S = max(S, S^T): what a shard found, and what others found of it."""
+    first, last = own
+    row = np.concatenate([*(e.tail for e in out), *(e.head for e in into)]) - first
+    column = np.concatenate([*(e.head for e in out), *(e.tail for e in into)])
+    similarity = np.concatenate([e.similarity for e in (*out, *into)])
+    order = np.lexsort((-similarity, column, row))
+    row, column, similarity = row[order], column[order], similarity[order]
+    # The largest of an edge's values comes first; edges of no weight are none.
+    is_first = np.ones(len(row), dtype=bool)
+    is_first[1:] = (np.diff(row) != 0) | (np.diff(column) != 0)
+    keep = is_first & (similarity != 0)
+    row, column, similarity = row[keep], column[keep], similarity[keep]
+    return Rows(row, column, similarity, outside(column, first, last))
+
+
+def _outside(rows: Rows) -> np.ndarray:
+    return rows.outside
+
+
+def _laplacian(rows: Rows, halo: np.ndarray, own: tuple[int, int]) -> sparse.csr_array:
+    """Rows of L = D - S, the shard's own columns first."""
+    first, last = own
+    n = last - first
+    degrees = np.bincount(rows.row, rows.similarity, n)
+    columns = local_numbers(rows.column, first, last, halo)
+    diagonal = np.arange(n)
+    entries = np.concatenate([-rows.similarity, degrees])
+    where = np.concatenate([rows.row, diagonal]), np.concatenate([columns, diagonal])
+    return sparse.csr_array((entries, where), shape=(n, n + len(halo)))

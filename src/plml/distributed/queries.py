@@ -1,0 +1,341 @@
+"""Prediction over blocks of queries: the model is broadcast, the training side stays in shards."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.delayed import Delayed, delayed
+from distributed import Future
+from sklearn.base import BaseEstimator
+
+from plml.backend.arrays import is_collection
+from plml.distributed.data import row_blocks
+from plml.distributed.neighbors import Near, nearest_of
+from plml.distributed.shards import Shard
+from plml.estimators._validation import column_names, query_data
+from plml.stages.graph import SCALE_NEIGHBOR
+from plml.stages.neighbors import euclidean_neighbors
+from plml.stages.search import LocalMetricIndex, index_vectors, vote
+from plml.stages.weights import QueryWeightProblem, learn_weights, query_similarity
+
+#: Queries that are searched together.
+_QUERY_ROWS = 2**14
+
+
+class TrainingSide(NamedTuple):
+    """The training data of a model, on the cluster."""
+
+    shards: list[Future]  # of Shard
+    weights: list[Future]  # (n_s, m)
+    scales: list[Future]  # (n_s,)
+    squares: list[Future]  # (n_s, m), x^T M_b x of the rows about their mean
+    n_rows: int
+    chunks: tuple[int, ...]  # rows of the blocks that the user gave
+
+
+class Rule(NamedTuple):
+    """What a query needs to know of the model; small."""
+
+    M: np.ndarray
+    anchors: np.ndarray
+    classes: np.ndarray
+    n_neighbors: int
+    query_weights: str
+    locality: float
+    smoothness: float
+    n_graph_neighbors: int
+    tol: float
+    max_iter: int
+
+    @classmethod
+    def of(cls, model: Any) -> "Rule":
+        """From a fitted PLML."""
+        parameters = {name: getattr(model, name) for name in cls._fields[3:]}
+        return cls(model.basis_metrics_, model.anchors_, model.classes_, **parameters)
+
+
+def training_squares(shard: Shard, M: np.ndarray) -> np.ndarray:
+    """x^T M_b x of a shard's rows about their mean, as ``LocalMetricIndex`` wants them."""
+    center = shard.X.mean(axis=0, dtype=np.float64)
+    return index_vectors(shard.X - center, M.astype(np.float64))[:, shard.X.shape[1] :]
+
+
+class ShardedQueries:
+    """The query methods of a model whose training data is in shards.
+
+    Queries are NumPy arrays or data frames, answered by arrays; or Dask collections, answered by
+    Dask arrays with the blocks of the queries.
+
+    Parameters
+    ----------
+    model : fitted PLML
+    side : its training data
+    """
+
+    def __init__(self, model: Any, side: TrainingSide) -> None:
+        self.model = model
+        self.side = side
+
+    def predict(self, X: Any) -> Any:
+        """As ``PLML.predict``."""
+        k = self._k(None)
+        classes = self.model.classes_
+        return self._answer(
+            X, lambda Q, rule: _predicted(*self._near(Q, rule, k), rule), classes.dtype
+        )
+
+    def predict_proba(self, X: Any) -> Any:
+        """As ``PLML.predict_proba``."""
+        k, width = self._k(None), len(self.model.classes_)
+        return self._answer(X, lambda Q, rule: _shares(*self._near(Q, rule, k), rule), float, width)
+
+    def kneighbors(self, X: Any, n_neighbors: int | None, return_distance: bool) -> Any:
+        """As ``PLML.kneighbors``; indices are rows in the order of the user."""
+        k = self._k(n_neighbors)
+        found = self._answer(X, lambda Q, rule: _numbers(*self._near(Q, rule, k)), float, 2 * k)
+        indices = found[:, k:].astype(np.int64)
+        return (found[:, :k], indices) if return_distance else indices
+
+    def local_weights(self, X: Any) -> Any:
+        """As ``PLML.local_weights``."""
+        width = len(self.model.basis_metrics_)
+        return self._answer(X, self._weights, self.model.basis_metrics_.dtype, width)
+
+    def _k(self, n_neighbors: int | None) -> int:
+        k = self.model.n_neighbors if n_neighbors is None else n_neighbors
+        if k > self.side.n_rows:
+            raise ValueError(f"n_neighbors={k} is more than the {self.side.n_rows} training rows")
+        return int(k)
+
+    def _answer(
+        self,
+        X: Any,
+        answer: Callable[[Delayed, Delayed], Delayed],
+        dtype: Any,
+        width: int | None = None,
+    ) -> Any:
+        rule = delayed(Rule.of(self.model), pure=False)
+        if is_collection(X):
+            return over_blocks(self.model, X, lambda Q: answer(Q, rule), dtype, width)
+        X = self.model._validate_on_host(X)
+        parts = [
+            answer(delayed(X[start : start + _QUERY_ROWS], pure=False), rule)
+            for start in range(0, len(X), _QUERY_ROWS)
+        ]
+        return np.concatenate(dask.compute(*parts))
+
+    def _weights(self, Q: Delayed, rule: Delayed) -> Delayed:
+        side = self.side
+        near = [
+            _euclidean(Q, shard, weights, scales, rule)
+            for shard, weights, scales in zip(side.shards, side.weights, side.scales, strict=True)
+        ]
+        return _weights_of(Q, near, rule)
+
+    def _near(self, Q: Delayed, rule: Delayed, k: int) -> tuple[list[Delayed], int]:
+        W = self._weights(Q, rule)
+        side = self.side
+        found = [
+            _local(Q, W, shard, squares, rule, k)
+            for shard, squares in zip(side.shards, side.squares, strict=True)
+        ]
+        return found, k
+
+
+class BlockQueries:
+    """The query methods of a model on this machine for Dask collections: the model is broadcast.
+
+    Parameters
+    ----------
+    model : fitted PLML
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._sent = delayed(model, pure=False)
+
+    def predict(self, X: Any) -> Any:
+        """As ``PLML.predict``."""
+        return self._ask(X, self.model.classes_.dtype, None, "predict")
+
+    def predict_proba(self, X: Any) -> Any:
+        """As ``PLML.predict_proba``."""
+        return self._ask(X, np.float64, len(self.model.classes_), "predict_proba")
+
+    def kneighbors(self, X: Any, n_neighbors: int | None, return_distance: bool) -> Any:
+        """As ``PLML.kneighbors``."""
+        k = self.model.n_neighbors if n_neighbors is None else n_neighbors
+        indices = self._ask(X, np.int64, k, "kneighbors", k, False)
+        if not return_distance:
+            return indices
+        return self._ask(X, np.float64, k, "_distances", k), indices
+
+    def local_weights(self, X: Any) -> Any:
+        """As ``PLML.local_weights``."""
+        width = len(self.model.basis_metrics_)
+        return self._ask(X, self.model.weights_.dtype, width, "local_weights")
+
+    def _ask(self, X: Any, dtype: Any, width: int | None, method: str, *arguments: Any) -> Any:
+        def answer(Q: Delayed) -> Delayed:
+            return _asked(self._sent, method, Q, *arguments)
+
+        return over_blocks(self.model, X, answer, dtype, width)
+
+
+@delayed(pure=False)
+def _asked(model: Any, method: str, Q: np.ndarray, *arguments: Any) -> np.ndarray:
+    if method == "_distances":
+        return model.kneighbors(Q, *arguments)[0]
+    return getattr(model, method)(Q, *arguments)
+
+
+def over_blocks(
+    model: Any,
+    X: Any,
+    answer: Callable[[Delayed], Delayed],
+    dtype: Any,
+    width: int | None = None,
+) -> Any:
+    """A Dask array of answers, block by block of a Dask collection of queries."""
+    names = column_names(X)
+    if X.ndim != 2 or X.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1] if X.ndim == 2 else X.ndim} features, but {type(model).__name__} "
+            f"is expecting {model.n_features_in_} features as input"
+        )
+    blocks = row_blocks(X)
+    sizes = X.chunks[0] if names is None and hasattr(X, "chunks") else (np.nan,) * len(blocks)
+    checked = [_checked(block, delayed(_Columns.of(model), pure=False)) for block in blocks]
+    trailing = () if width is None else (width,)
+    return da.concatenate(
+        [
+            da.from_delayed(answer(block), (size, *trailing), dtype=dtype)
+            for block, size in zip(checked, sizes, strict=True)
+        ]
+    )
+
+
+class _Columns(BaseEstimator):
+    """The columns that a model knows, for the checks of its queries."""
+
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+
+    @classmethod
+    def of(cls, model: Any) -> "_Columns":
+        columns = cls()
+        columns.n_features_in_ = model.n_features_in_
+        if hasattr(model, "feature_names_in_"):
+            columns.feature_names_in_ = model.feature_names_in_
+        return columns
+
+
+@delayed(pure=False)
+def _checked(block: Any, columns: _Columns) -> np.ndarray:
+    return query_data(columns, block)
+
+
+class _Neighborhood(NamedTuple):
+    """Near training rows of some queries in one shard, with what weights are made from."""
+
+    near: Near
+    weights: np.ndarray  # (q, k, m)
+    scales: np.ndarray  # (q, k)
+
+
+@delayed(pure=False)
+def _euclidean(
+    Q: np.ndarray, shard: Shard, weights: np.ndarray, scales: np.ndarray, rule: Rule
+) -> _Neighborhood:
+    k = 1 if rule.query_weights == "nearest" else max(rule.n_graph_neighbors, SCALE_NEIGHBOR)
+    order = np.argsort(shard.rows)
+    squared, at = euclidean_neighbors(shard.X[order], k, Q)
+    numbers = order[at]
+    return _Neighborhood(
+        Near(squared, numbers, shard.rows[numbers]), weights[numbers], scales[numbers]
+    )
+
+
+@delayed(pure=False)
+def _weights_of(Q: np.ndarray, found: list[_Neighborhood], rule: Rule) -> np.ndarray:
+    """The weights of the queries: of the nearest training row, or by equation 4."""
+    k = max(part.near.squared.shape[1] for part in found)
+    k = min(k, sum(part.near.squared.shape[1] for part in found))
+    # Numbers into what the shards say, side by side.
+    starts = np.cumsum([0] + [part.near.squared.shape[1] for part in found])
+    places = [
+        part.near._replace(
+            numbers=np.broadcast_to(
+                start + np.arange(part.near.squared.shape[1]), part.near.squared.shape
+            )
+        )
+        for start, part in zip(starts[:-1], found, strict=True)
+    ]
+    near = nearest_of(places, k, len(Q))
+    weights, scales = (
+        np.concatenate([getattr(part, name) for part in found], axis=1)
+        for name in ("weights", "scales")
+    )
+    rows = np.arange(len(Q))[:, None]
+    if rule.query_weights == "nearest":
+        return weights[rows, near.numbers][:, 0]
+    chosen, its_scales = weights[rows, near.numbers], scales[rows, near.numbers]
+    neighbors = np.arange(chosen[:, :, 0].size).reshape(len(Q), k)
+    problem = QueryWeightProblem(
+        Q,
+        rule.anchors,
+        rule.locality,
+        rule.smoothness,
+        chosen.reshape(-1, chosen.shape[2]),
+        query_similarity(near.squared, neighbors, its_scales.ravel(), rule.n_graph_neighbors),
+    )
+    solution = learn_weights(problem, solver="auto", tol=1e-3 * rule.tol, max_iter=rule.max_iter)
+    return solution.x.astype(weights.dtype)
+
+
+class _Voters(NamedTuple):
+    """The nearest rows of a shard under the metrics of some queries."""
+
+    near: Near
+    codes: np.ndarray
+
+
+@delayed(pure=False)
+def _local(
+    Q: np.ndarray, W: np.ndarray, shard: Shard, squares: np.ndarray, rule: Rule, k: int
+) -> _Voters:
+    k = min(k, len(shard.X))
+    order = np.argsort(shard.rows)
+    index = LocalMetricIndex(shard.X[order], rule.M, squares[order])
+    squared, at = index.search(Q, W, k)
+    if not index.curved(W).all():  # the Euclidean order decides there, between shards as well
+        flat = ~index.curved(W)
+        squared[flat] = -1.0 / (1.0 + euclidean_neighbors(shard.X[order], k, Q[flat])[0])
+    numbers = order[at]
+    return _Voters(Near(squared, numbers, shard.rows[numbers]), shard.codes[numbers])
+
+
+def _merged(found: list[_Voters], k: int) -> tuple[Near, np.ndarray]:
+    near = nearest_of(
+        [part.near._replace(numbers=part.codes) for part in found], k, len(found[0].codes)
+    )
+    return near, near.numbers
+
+
+@delayed(pure=False)
+def _predicted(found: list[_Voters], k: int, rule: Rule) -> np.ndarray:
+    return rule.classes[vote(_merged(found, k)[1], len(rule.classes)).argmax(axis=1)]
+
+
+@delayed(pure=False)
+def _shares(found: list[_Voters], k: int, rule: Rule) -> np.ndarray:
+    return vote(_merged(found, k)[1], len(rule.classes))
+
+
+@delayed(pure=False)
+def _numbers(found: list[_Voters], k: int) -> np.ndarray:
+    """Distances and rows side by side."""
+    near, _ = _merged(found, k)
+    return np.concatenate([np.sqrt(np.maximum(near.squared, 0.0)), near.rows.astype(float)], axis=1)
