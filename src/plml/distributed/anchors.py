@@ -1,5 +1,6 @@
 """Anchor points: k-means with the rows where they are, as scikit-learn's ``KMeans`` does it."""
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
@@ -53,11 +54,18 @@ def _sampled(cluster: Cluster, table: Table) -> tuple[list[Future], list[int]]:
     ]
     sizes = [len(range(skip, size, step)) for skip, size in zip(first, table.sizes, strict=True)]
     filled = [number for number, size in enumerate(sizes) if size]
-    return [blocks[number] for number in filled], [sizes[number] for number in filled]
+    # A block a thread: every iteration sends a message to each.
+    runs = np.array_split(np.array(filled), min(len(filled), len(cluster.workers())))
+    joined = [cluster.submit(_joined, [blocks[b] for b in run]) for run in runs]
+    return joined, [sum(sizes[b] for b in run) for run in runs]
 
 
 def _rows(block: Block, first: int, step: int) -> np.ndarray:
     return block.X[first::step].astype(np.float64)
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts)
 
 
 def _total(X: np.ndarray) -> np.ndarray:
@@ -139,47 +147,39 @@ def _potentials(part: np.ndarray) -> np.ndarray:
     return part.sum(axis=0)
 
 
-class _Assignment(NamedTuple):
+class _Sums(NamedTuple):
     """What a block says of centres."""
 
-    labels: np.ndarray
     counts: np.ndarray
     sums: np.ndarray
-    is_new: bool  # some row changed its cluster
+    labels: str  # a digest: it changes where some row changes its cluster
 
 
 def _lloyd(
     cluster: Cluster, blocks: list[Future], centers: np.ndarray, enough: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centres and the rows of each, stopped as scikit-learn's ``KMeans`` stops."""
-    assigned: list[Future | None] = [None] * len(blocks)
-    counts = np.zeros((len(centers), 1))
+    labels: list[str] = []
     for _ in range(MAX_ITER):
-        shared = cluster.put(centers)
-        assigned = [
-            cluster.submit(_assign, block, shared, before)
-            for block, before in zip(blocks, assigned, strict=True)
-        ]
-        parts = cluster.gather([cluster.submit(_sums, part) for part in assigned])
-        counts = sum(part[0] for part in parts)
-        if not any(part[2] for part in parts):
+        counts, sums, new_labels = _assigned(cluster, blocks, centers)
+        if new_labels == labels:
             break
-        centers, shift = moved_centers(centers, counts, sum(part[1] for part in parts))
+        labels = new_labels
+        centers, shift = moved_centers(centers, counts, sums)
         if shift <= enough:
-            shared = cluster.put(centers)
-            last = [cluster.submit(_assign, block, shared, None) for block in blocks]
-            counts = sum(
-                part[0] for part in cluster.gather([cluster.submit(_sums, part) for part in last])
-            )
+            counts, _, _ = _assigned(cluster, blocks, centers)
             break
     return centers, counts[:, 0]
 
 
-def _assign(X: np.ndarray, centers: np.ndarray, before: _Assignment | None) -> _Assignment:
+def _assigned(
+    cluster: Cluster, blocks: list[Future], centers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    parts = cluster.gather([cluster.submit(_assign, block, centers) for block in blocks])
+    counts, sums, labels = zip(*parts, strict=True)
+    return np.sum(counts, axis=0), np.sum(sums, axis=0), list(labels)
+
+
+def _assign(X: np.ndarray, centers: np.ndarray) -> _Sums:
     labels, counts, sums = cluster_sums(X, centers)
-    is_new = before is None or not np.array_equal(labels, before.labels)
-    return _Assignment(labels, counts, sums, is_new)
-
-
-def _sums(part: _Assignment) -> tuple[np.ndarray, np.ndarray, bool]:
-    return part.counts, part.sums, part.is_new
+    return _Sums(counts, sums, hashlib.blake2b(labels.tobytes(), digest_size=16).hexdigest())

@@ -5,6 +5,7 @@ few basis metrics a task; a handful of numbers comes to the driver.
 """
 
 from collections import deque
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,9 +144,12 @@ class ShardedDual:
         self.pull = pull
         self.groups = groups
         self.dtype = dtype
-        self.target_scatter = self.summed(
-            [cluster.submit(_target_scatter, dual, dtype) for dual in duals]
-        )
+
+    @cached_property
+    def target_scatter(self) -> Future:
+        """A* of one a target pair, for the certificates of the iterations."""
+        submit = self.cluster.submit
+        return self.summed([submit(_target_scatter, dual, self.dtype) for dual in self.duals])
 
     def summed(self, parts: list[Future]) -> Future:
         """One sum, a few parts at a time."""
@@ -163,16 +167,12 @@ class ShardedDual:
             for dual, point in zip(self.duals, points, strict=True)
         ]
 
-    def groups_of(self, parts: list[Future]) -> list[Future]:
+    def groups_of(self, parts: list[Future], targets: Future | None) -> list[Future]:
         """The metrics, a few bases a task."""
         if len(parts) > _SUMMED_AT_ONCE:
             parts = [self.summed(parts)]
-        return [
-            self.cluster.submit(
-                _group, parts, self.target_scatter, bases, self.regularization, self.dtype
-            )
-            for bases in self.groups
-        ]
+        submit, alpha = self.cluster.submit, self.regularization
+        return [submit(_group, parts, targets, b, alpha, self.dtype) for b in self.groups]
 
     def slacks(self, points: list[Future], groups: list[Future]) -> list[Future]:
         """The gradients under metrics."""
@@ -207,7 +207,7 @@ class ShardedDual:
             parts = submit(
                 _uniform_parts, pushed, self.target_scatter, size, self.pull, self.n_triplets
             )
-            return self.evaluation(self.groups_of([parts]))[0].value, None
+            return self.evaluation(self.groups_of([parts], None))[0].value, None
 
         size, _ = best_size(at, self.n_triplets)
         return [submit(_constant, dual, size) for dual in self.duals]
@@ -238,7 +238,7 @@ class ShardedMoves:
     def start(self, saved: State) -> _Look:
         """As in ``Moves``."""
         dual, points = self.dual, self._points
-        groups = dual.groups_of(dual.parts(points))
+        groups = dual.groups_of(dual.parts(points), dual.target_scatter)
         return self._look(points, dual.evaluation(groups)[0], dual.slacks(points, groups), None)
 
     def state(self, at: _Look) -> State:
@@ -256,7 +256,7 @@ class ShardedMoves:
             points.append(submit(_moved, *move))
             # Moving again takes less time than waiting for it.
             parts.append(submit(_parts_after, its_dual, dual.dtype, *move))
-        groups = dual.groups_of(parts)
+        groups = dual.groups_of(parts, dual.target_scatter)
         slacks = dual.slacks(points, groups)
         evaluation, slope = dual.evaluation(groups)
         return _Trial(points, evaluation, slacks, evaluation.value, slope)
@@ -329,14 +329,19 @@ def _summed(parts: list[Any]) -> Any:
 
 
 def _group(
-    several: list[Parts], targets: np.ndarray, bases: slice, regularization: float, dtype: Any
+    several: list[Parts],
+    targets: np.ndarray | None,
+    bases: slice,
+    regularization: float,
+    dtype: Any,
 ) -> Group:
     """(-K_b)_+ / (2 alpha_1) of a few bases."""
     S = np.sum([parts.scatter[bases] for parts in several], axis=0) / (2.0 * regularization)
     found = project_psd_factored(S.astype(dtype, copy=False))
     M = found.matrices.astype(np.float64, copy=False)
     total, slope = (sum(column) for column in zip(*(parts[1:] for parts in several), strict=True))
-    numbers = (np.vdot(M, M), np.vdot(M, targets[bases]), total, slope)
+    pulled = 0.0 if targets is None else np.vdot(M, targets[bases])
+    numbers = (np.vdot(M, M), pulled, total, slope)
     return Group(found._replace(matrices=M), *(float(number) for number in numbers))
 
 
@@ -429,17 +434,22 @@ def _certificate(
     dual: ShardedDual, points: Any, dtype: Any
 ) -> tuple[np.ndarray, np.float64, np.float64]:
     """The metrics of gamma in a dtype, the primal value of exactly these, and g(gamma)."""
-    submit, gather = dual.cluster.submit, dual.cluster.gather
-    evaluation, _ = dual.evaluation(dual.groups_of(dual.parts(points)))
+    submit = dual.cluster.submit
+    evaluation, _ = dual.evaluation(dual.groups_of(dual.parts(points), None))
     groups = [submit(_rounded, group, dtype) for group in evaluation.groups]
-    slacks = dual.slacks(points, groups)
-    matrices = [submit(_matrices, group) for group in groups]
-    numbers = [submit(_slack_numbers, slack) for slack in slacks]
-    found, numbers, targets = gather((matrices, numbers, dual.target_scatter))
+    losses = [submit(_losses, part, groups, dual.dtype) for part in dual.duals]
+    found, sums = dual.cluster.gather(([submit(_matrices, group) for group in groups], losses))
     M = np.concatenate(found)
-    rounded = evaluation._replace(square=np.vdot(M, M), pulled=np.vdot(M, targets))
-    primal = dual.primal(rounded, sum(number[2] for number in numbers))
+    hinge, pulled = np.sum(sums, axis=0)
+    primal = dual.primal(evaluation._replace(square=np.vdot(M, M), pulled=pulled), hinge)
     return M.astype(dtype), np.float64(primal), np.float64(evaluation.value)
+
+
+def _losses(dual: MetricsDual, groups: list[Group], dtype: Any) -> tuple[float, float]:
+    """A shard's hinge losses and target distances."""
+    found = _metrics_of([group.found for group in groups])
+    hinge, pulled = dual.iterating(dtype).losses(found)
+    return float(hinge), float(pulled)
 
 
 def learn_metrics(

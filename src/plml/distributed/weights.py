@@ -129,15 +129,21 @@ class _Blocks:
         value, gap = self._value_and_gap(looks)
         if monitor.done(0, value, gap):
             return monitor.solution(self._points(state), value, gap, 0)
-        iteration, uphill = 0, [submit(_uphill, block) for block in state]
+        iteration = 0
         known: list[Future | None] = list(looks)
         for iteration in range(1, max_iter + 1):
             state = [
-                submit(_advance, rows[s], state[s], known[s], *self._halo(s, handed), uphill)
+                submit(
+                    _advance,
+                    rows[s],
+                    state[s],
+                    known[s],
+                    *self._halo(s, handed),
+                    self._uphill_elsewhere(s, state),
+                )
                 for s in range(len(rows))
             ]
             known = [None] * len(rows)
-            uphill = [submit(_uphill, block) for block in state]
             handed = self._handed_out(state)
             if iteration % CHECK_EVERY == 0 or iteration == max_iter:
                 looks = self._looks(rows, state, handed)
@@ -160,6 +166,11 @@ class _Blocks:
             self.cluster.submit(_border, block, export)
             for block, export in zip(state, exports, strict=True)
         ]
+
+    def _uphill_elsewhere(self, s: int, state: list[Future]) -> list[Future]:
+        """Of shards that hand nothing to s, and so do not tell it how far they point uphill."""
+        others = set(range(len(state))) - {s, *self.exchange.neighbors[s]}
+        return [self.cluster.submit(_uphill, state[r]) for r in others]
 
     def _halo(self, s: int, handed: list[Future]) -> tuple[Future, list[Future]]:
         return self.exchange.positions[s], self.exchange.read_by(s, handed)
@@ -198,8 +209,17 @@ def _first(x: np.ndarray, dtype: Any) -> Rows:
     return Rows(x, nothing, nothing, hint, np.ones((), dtype=dtype), 1.0)
 
 
-def _product(rows: RowWeightProblem, x: np.ndarray, positions: Any, handed: Any) -> np.ndarray:
-    everything = with_halo(x, positions, handed)
+class _Handed(NamedTuple):
+    """What a shard hands to those around it."""
+
+    border: np.ndarray
+    uphill: float
+
+
+def _product(
+    rows: RowWeightProblem, x: np.ndarray, positions: Any, handed: list[_Handed]
+) -> np.ndarray:
+    everything = with_halo(x, positions, [part.border for part in handed])
     return np.concatenate([rows.product(everything, block) for block in rows.blocks])
 
 
@@ -208,13 +228,14 @@ def _advance(
     before: Rows,
     look: _Look | None,
     positions: list[np.ndarray],
-    handed: list[np.ndarray],
-    uphill: list[float],
+    handed: list[_Handed],
+    elsewhere: list[float],
 ) -> Rows:
     """Beyond x by the momentum, which all shards agree on, and from there down the gradient."""
     x, moved, hint = before.x.copy(), before.moved.copy(), before.hint.copy()
     product = _product(rows, x, positions, handed) if look is None else look.product
-    t, momentum = next_momentum(before.t, sum(uphill))
+    uphill = before.uphill + sum(part.uphill for part in handed) + sum(elsewhere)
+    t, momentum = next_momentum(before.t, np.float64(uphill))
     y, Hy = extrapolated(x, moved, product, before.product, momentum)
     moved = np.empty_like(x)
     part = sum(
@@ -227,8 +248,8 @@ def _uphill(rows: Rows) -> float:
     return rows.uphill
 
 
-def _border(rows: Rows, export: np.ndarray) -> np.ndarray:
-    return taken(rows.x, export)
+def _border(rows: Rows, export: np.ndarray) -> _Handed:
+    return _Handed(taken(rows.x, export), rows.uphill)
 
 
 def _point(rows: Rows) -> np.ndarray:
@@ -236,7 +257,7 @@ def _point(rows: Rows) -> np.ndarray:
 
 
 def _look(
-    rows: RowWeightProblem, at: Rows, positions: list[np.ndarray], handed: list[np.ndarray]
+    rows: RowWeightProblem, at: Rows, positions: list[np.ndarray], handed: list[_Handed]
 ) -> _Look:
     product = _product(rows, at.x, positions, handed)
     value, gap = rows.sums(at.x, product)

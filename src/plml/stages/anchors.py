@@ -12,6 +12,8 @@ from plml.backend.arrays import Array, is_tensor, like, namespace, on_host, row_
 
 MAX_ITER = 300
 TOLERANCE = 1e-4
+#: Of a block that stays in the cache.
+_ROWS_AT_ONCE = 1024
 
 
 class Anchors(NamedTuple):
@@ -81,9 +83,29 @@ def trials_a_center(n_clusters: int) -> int:
 def cluster_sums(X: Array, centers: Array) -> tuple[Array, Array, Array]:
     """The nearest centre of every row; rows a centre (m, 1), and their sums (m, d)."""
     xp = namespace(X)
+    if not is_tensor(X):
+        return _cluster_sums_in_blocks(X, centers)
     labels = xp.argmin(squared_distances_to(X, centers), axis=1)
     members = xp.astype(labels[:, None] == like(np.arange(len(centers)), X)[None], xp.float64)
     return labels, xp.sum(members, axis=0)[:, None], members.T @ xp.astype(X, xp.float64)
+
+
+def _cluster_sums_in_blocks(
+    X: np.ndarray, centers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows that stay in the cache; ||x||^2 does not decide which centre is nearest."""
+    labels = np.empty(len(X), dtype=np.int64)
+    counts, sums = np.zeros((len(centers), 1)), np.zeros(centers.shape)
+    half_squares = 0.5 * row_dot(centers, centers)
+    numbers = np.arange(len(centers))
+    for start in range(0, len(X), _ROWS_AT_ONCE):
+        rows = X[start : start + _ROWS_AT_ONCE].astype(np.float64, copy=False)
+        nearest = (half_squares - rows @ centers.T).argmin(axis=1)
+        labels[start : start + len(rows)] = nearest
+        members = (nearest[:, None] == numbers).astype(np.float64)
+        counts[:, 0] += members.sum(axis=0)
+        sums += members.T @ rows
+    return labels, counts, sums
 
 
 def moved_centers(centers: Array, counts: Array, sums: Array) -> tuple[Array, float]:

@@ -161,19 +161,21 @@ class MetricsDual:
         """(primal - dual) / primal at the metrics of gamma; the hinge losses are [-gradient]_+."""
         # sum_ij d_ij^2 = <M, A* 1_targets>: the distances themselves are gone.
         M = evaluation.cache.matrices
-        primal = self._primal(M, gradient, dot(M, self.target_scatter))
+        primal = self._primal(M, _hinge(gradient), dot(M, self.target_scatter))
         return relative_gap(primal, -evaluation.value)
 
     def primal(self, M: Array | PsdMatrices) -> Array:
         """Equation 5 at M."""
-        matrices = M.matrices if isinstance(M, PsdMatrices) else M
+        return self._primal(M.matrices if isinstance(M, PsdMatrices) else M, *self.losses(M))
+
+    def losses(self, M: Array | PsdMatrices) -> tuple[Array, Array]:
+        """The hinge losses and the distances to targets, summed."""
         distances = self.pairs.distances(M)
         pulled = total(distances[: self.triplets.n_target_pairs])
-        return self._primal(matrices, self._margins(distances) - 1.0, pulled)
+        return _hinge(self._margins(distances) - 1.0), pulled
 
-    def _primal(self, M: Array, slack: Array, pulled: Array) -> Array:
+    def _primal(self, M: Array, hinge: Array, pulled: Array) -> Array:
         penalty = self.regularization * total((M - self.center) ** 2)
-        hinge = total(namespace(slack).clip(-slack, 0.0, None))
         return penalty + hinge + self.pull * pulled
 
     def certificate(self, gamma: Array, dtype: Any) -> tuple[Array, Array, Array]:
@@ -207,6 +209,10 @@ class MetricsDual:
 
     def _margins(self, distances: Array) -> Array:
         return distances[self._impostor] - distances[self._target]
+
+
+def _hinge(slack: Array) -> Array:
+    return total(namespace(slack).clip(-slack, 0.0, None))
 
 
 class Metrics(NamedTuple):
