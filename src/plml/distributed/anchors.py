@@ -4,9 +4,9 @@ import hashlib
 from typing import NamedTuple
 
 import numpy as np
-from distributed import Future
 from sklearn.utils import check_random_state
 
+from distributed import Future
 from plml.distributed.cluster import Cluster, offsets_of
 from plml.distributed.data import Block, Table
 from plml.stages.anchors import (
@@ -18,8 +18,9 @@ from plml.stages.anchors import (
     trials_a_center,
 )
 
-#: Rows that are clustered at the most; beyond, a sample of so many.
+#: Rows that are clustered at the most, and their share of the memory; beyond, a sample.
 MOST_ROWS = 2**18
+_SHARE_OF_MEMORY = 0.1
 
 
 def distributed_anchors(
@@ -45,7 +46,9 @@ def distributed_anchors(
 
 def _sampled(cluster: Cluster, table: Table) -> tuple[list[Future], list[int]]:
     """Blocks of float64 rows: all, or an even sample in the order of the rows."""
-    step = max(1, -(-table.n_rows // MOST_ROWS))
+    row_bytes = table.n_features * np.dtype(np.float64).itemsize
+    most = min(MOST_ROWS, _SHARE_OF_MEMORY * cluster.memory() / row_bytes)
+    step = max(1, int(np.ceil(table.n_rows / most)))
     starts = offsets_of(table.sizes)[:-1]
     first = [int(-start % step) for start in starts]
     blocks = [

@@ -9,11 +9,19 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from distributed import Client, Future, LocalCluster, default_client, span
+from psutil import Process  # type: ignore[import-untyped]
+
+from distributed import Client, Future, LocalCluster, default_client, get_worker, span
 
 #: Of glibc's mallopt.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_KEPT_BYTES = 2**26
+_KEPT_BYTES = 2**24
+#: Bytes a thread from which on memory is not short.
+_ROOMY = 2**31
+#: Share of its memory limit from which on a worker is asked to give back what it has freed.
+_TIGHT = 0.5
+#: Of a worker's memory, for what tasks take beside what they read and leave.
+_FREE_SHARE = 0.25
 #: The cluster that is started where a user has none; one a process.
 _own: list[Client] = []
 
@@ -73,6 +81,15 @@ class Cluster:
         """What futures hold, on the driver."""
         return self.client.gather(futures)
 
+    def wait(self, futures: list[Future]) -> None:
+        """Until all are there; the error of one that failed."""
+        self.gather([self.submit(_is_there, future) for future in futures])
+
+    def waves(self, n_pieces: int) -> list[range]:
+        """Pieces of work a few at a time, where not all of them fit into memory together."""
+        size = 4 * len(self.workers())
+        return [range(i, min(i + size, n_pieces)) for i in range(0, n_pieces, size)]
+
     def workers(self) -> list[str]:
         """Addresses, one a thread."""
         info = self.client.scheduler_info(n_workers=-1)["workers"]
@@ -81,28 +98,56 @@ class Cluster:
         ]
 
     def memory_a_thread(self) -> float:
-        """Bytes that the smallest worker allows each of its threads."""
+        """Bytes that a task may take on the smallest worker.
+
+        Dask fills a worker to 70% of its limit before it spills, and restarts it at 95%.
+        """
         info = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        return min((worker["memory_limit"] or inf) / worker["nthreads"] for worker in info)
+        limits = [(worker["memory_limit"] or inf) / worker["nthreads"] for worker in info]
+        return _FREE_SHARE * min(limits)
+
+    def memory(self) -> float:
+        """The same, of all threads together."""
+        return self.memory_a_thread() * len(self.workers())
 
 
 def _run(function: Callable[..., Any], *arguments: Any) -> Any:
     _keep_small_arrays()
-    return function(*arguments)
+    try:
+        return function(*arguments)
+    finally:
+        _give_back()
+
+
+def _give_back() -> None:
+    """What was freed, to the system: a worker that runs low would be paused for it."""
+    manager = get_worker().memory_manager
+    limit = manager.memory_limit
+    if limit and Process().memory_info().rss > _TIGHT * limit:
+        with suppress(OSError, AttributeError):
+            CDLL("libc.so.6").malloc_trim(0)
 
 
 @cache
 def _keep_small_arrays() -> None:
-    """Let a worker's allocator reuse the memory of arrays below 64 MiB.
+    """Let a worker's allocator reuse the memory of arrays below 16 MiB.
 
     Dask's workers give every freed array back to the system, and kernels that work in blocks of a
     few megabytes then spend most of their time on new pages. glibc only; larger arrays are given
-    back as before.
+    back as before, and everything is where memory is short.
     """
+    worker = get_worker()
+    limit = worker.memory_manager.memory_limit
+    if limit and limit / worker.state.nthreads < _ROOMY:
+        return
     with suppress(OSError, AttributeError):
         mallopt = CDLL("libc.so.6").mallopt
         mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def _is_there(value: Any) -> bool:
+    return True
 
 
 def _itself(value: Any) -> Any:

@@ -1,11 +1,12 @@
 """Dask collections as checked blocks of rows."""
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from distributed import Future
 from sklearn.utils.multiclass import check_classification_targets
 
+from distributed import Future
 from plml.backend.arrays import is_collection
 from plml.distributed.cluster import Cluster, offsets_of
 from plml.estimators._validation import (
@@ -126,18 +127,34 @@ def _labels(cluster: Cluster, parts: list[Future], y: Any) -> list[Future]:
         return [cluster.put(part) for part in np.split(y, offsets_of(sizes)[1:-1])]
     if y.ndim != 1:
         raise ValueError(f"y must have one dimension, got {y.ndim}")
-    if not hasattr(y, "to_dask_array") and not np.isnan(sum(y.chunks[0])):
-        if len(y) != sum(sizes):
-            raise ValueError(f"y has {len(y)} labels; X has {sum(sizes)} rows")
-        y = y.rechunk((tuple(sizes),))
     labels = cluster.client.compute(list(np.ravel(y.to_delayed())))
     found = cluster.gather([cluster.submit(len, part) for part in labels])
-    if found != sizes:
-        raise ValueError(
-            f"X and y are cut into other blocks: X has {len(sizes)} with {sum(sizes)} rows, y has "
-            f"{len(found)} with {sum(found)}; cut them alike (X.rechunk, y.repartition)"
-        )
-    return labels
+    if sum(found) != sum(sizes):
+        raise ValueError(f"y has {sum(found)} labels; X has {sum(sizes)} rows")
+    return labels if found == sizes else _recut(cluster, labels, found, sizes)
+
+
+def _recut(
+    cluster: Cluster, parts: list[Future], found: list[int], sizes: list[int]
+) -> list[Future]:
+    """The same labels in the same order, in blocks of other sizes.
+
+    Dask reads a narrow column of a table in fewer, longer blocks than its wide ones.
+    """
+    starts, cuts = offsets_of(found), offsets_of(sizes)
+    blocks = []
+    for first, last in pairwise(cuts):
+        near = np.flatnonzero((starts[1:] > first) & (starts[:-1] < last))
+        if not len(near):  # an empty block
+            near = np.array([0])
+        begin = int(first - starts[near[0]])
+        some = [parts[b] for b in near]
+        blocks.append(cluster.submit(_piece, some, begin, begin + int(last - first)))
+    return blocks
+
+
+def _piece(parts: list[Any], first: int, last: int) -> np.ndarray:
+    return np.concatenate([np.asarray(part) for part in parts])[first:last]
 
 
 def _float_type(X: Any) -> np.dtype:

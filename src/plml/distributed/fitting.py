@@ -71,6 +71,7 @@ def _fit(cluster: Cluster, model: Any, X: Any, y: Any, n_shards: int | None) -> 
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
     with cluster.doing("shards"):
         shards = make_shards(cluster, table, n_shards or n_shards_for(cluster, table), seed)
+        table = table._replace(blocks=[])  # the rows are in the shards
     with cluster.doing("neighbors"):
         exact = _is_exact(model.neighbor_search, table)
         wanted = Wanted(

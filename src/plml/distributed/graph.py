@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from distributed import Future
 from scipy import sparse
 
+from distributed import Future
 from plml.distributed.cluster import Cluster, pick
 from plml.distributed.halo import Halo, local_numbers, outside, plan_halo
 from plml.distributed.neighbors import Found
@@ -53,21 +53,20 @@ def build_graph(
     """The union of the k-NN graph; an edge is handed to the shards of both its ends."""
     n, offsets = len(shards), shards.offsets
     scales = [cluster.submit(_scales, its) for its in found]
-    similar: list[list[Future]] = []
-    for s, its in enumerate(found):
-        edges = cluster.submit(_edges, its, scales[s], offsets, s, n_graph_neighbors)
-        similar.append(
-            [
-                cluster.submit(
-                    _similarities, cluster.submit(pick, edges, r), scales[r], int(offsets[r])
-                )
-                for r in range(n)
-            ]
-        )
-    rows = [
-        cluster.submit(_joined, similar[s], [similar[r][s] for r in range(n)], _range(shards, s))
-        for s in range(n)
+    edges = [
+        cluster.submit(_edges, its, scales[s], offsets, s, n_graph_neighbors)
+        for s, its in enumerate(found)
     ]
+    reached = cluster.gather([cluster.submit(_shards_reached, its) for its in edges])
+    out: list[list[Future]] = [[] for _ in range(n)]
+    into: list[list[Future]] = [[] for _ in range(n)]
+    for s, numbers in enumerate(reached):
+        for r in numbers:
+            some = cluster.submit(pick, edges[s], r)
+            similar = cluster.submit(_similarities, some, scales[r], int(offsets[r]))
+            out[s].append(similar)
+            into[r].append(similar)
+    rows = [cluster.submit(_joined, out[s], into[s], _range(shards, s)) for s in range(n)]
     halo = plan_halo(cluster, shards, [cluster.submit(_outside, its) for its in rows])
     laplacians = [
         cluster.submit(_laplacian, its, halo.numbers[s], _range(shards, s))
@@ -98,6 +97,10 @@ def _edges(
         tails = tail[there]
         pieces.append(Edges(offsets[s] + tails, head[there], squared[there], scales[tails]))
     return pieces
+
+
+def _shards_reached(edges: list[Edges]) -> list[int]:
+    return [r for r, part in enumerate(edges) if len(part.tail)]
 
 
 def _similarities(edges: Edges, head_scales: np.ndarray, offset: int) -> Similar:

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from distributed import Future
 
+from distributed import Future
 from plml.distributed.cluster import Cluster, pick
 from plml.distributed.shards import Shards
 
@@ -37,15 +37,13 @@ def local_numbers(numbers: np.ndarray, first: int, last: int, halo: np.ndarray) 
     return np.where(numbers < 0, -1, np.where(inside, numbers - first, there))
 
 
-def collected(cluster: Cluster, halo: Halo, fields: list[Future]) -> list[list[Future]]:
-    """For every shard the rows of a field that it reads, shard by shard, once."""
-    pieces = []
-    for s, wanted in enumerate(halo.wanted):
-        others = np.flatnonzero(halo.sizes[s])
-        pieces.append(
-            [cluster.submit(taken, fields[r], cluster.submit(pick, wanted, int(r))) for r in others]
-        )
-    return pieces
+def collected(cluster: Cluster, halo: Halo, fields: list[Future], s: int) -> list[Future]:
+    """The rows of a field that shard s reads, shard by shard."""
+    wanted = halo.wanted[s]
+    return [
+        cluster.submit(taken, fields[r], cluster.submit(pick, wanted, int(r)))
+        for r in np.flatnonzero(halo.sizes[s])
+    ]
 
 
 class Exchange:

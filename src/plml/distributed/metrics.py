@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from distributed import Future
 
+from distributed import Future
 from plml.distributed.cluster import Cluster
 from plml.distributed.halo import collected, local_numbers, outside, plan_halo
 from plml.distributed.neighbors import Found
@@ -474,22 +474,16 @@ def learn_metrics(
     ]
     halo = plan_halo(cluster, shards, outside_numbers)
     fields = [cluster.submit(_rows_of, part) for part in shards.parts]
-    pieces = collected(cluster, halo, fields)
     parameters = cluster.put((shards.scaling.mean, regularization, pull))
-    duals = [
-        cluster.submit(
-            _dual,
-            shards.parts[s],
-            pieces[s],
-            weights.parts[s],
-            found[s],
-            halo.numbers[s],
-            ranges[s],
-            parameters,
-            on=shards.workers[s],
-        )
-        for s in range(len(shards))
-    ]
+    duals: list[Future] = []
+    for wave in cluster.waves(len(shards)):
+        for s in wave:
+            its = (shards.parts[s], weights.parts[s], found[s], halo.numbers[s])
+            pieces = collected(cluster, halo, fields, s)
+            duals.append(
+                cluster.submit(_dual, *its, pieces, ranges[s], parameters, on=shards.workers[s])
+            )
+        cluster.wait(duals[wave.start :])
     sizes = cluster.gather([cluster.submit(_n_triplets, dual) for dual in duals])
     duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
     cuts = np.array_split(np.arange(n_bases), min(n_bases, len(cluster.workers())))
@@ -534,10 +528,10 @@ def _rows_of(shard: Shard) -> np.ndarray:
 
 def _dual(
     shard: Shard,
-    pieces: list[np.ndarray],
     weights: np.ndarray,
     found: Found,
     halo: np.ndarray,
+    pieces: list[np.ndarray],
     own: tuple[int, int],
     parameters: tuple[np.ndarray, float, float],
 ) -> MetricsDual:

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from distributed import Future
 
+from distributed import Future
 from plml.distributed.cluster import Cluster
 from plml.distributed.shards import Scaling, Shard, Shards, nearest_cells
 from plml.stages.approximate import TARGET_RECALL
@@ -86,16 +86,23 @@ def find_neighbors(
     n_cells, recall = _calibrated(cluster, shards, wanted, seed)
     probing = cluster.put((shards.centers, shards.shard_of_cell, shards.scaling, n_cells))
     places = [cluster.submit(_indexed, part, probing) for part in shards.parts]
-    found = []
-    for s, part in enumerate(shards.parts):
-        queries = cluster.submit(_probing, part, int(shards.offsets[s]), probing)
-        candidates = []
-        for r, place in enumerate(places):
-            sent = cluster.submit(_sent, queries, probing, r)
-            offset = int(shards.offsets[r])
-            candidates.append(cluster.submit(_search_cells, sent, place, offset, wanted))
-        n_rows = int(shards.offsets[s + 1] - shards.offsets[s])
-        found.append(cluster.submit(_merged, n_rows, candidates, wanted))
+    found: list[Future] = []
+    for wave in cluster.waves(len(shards)):
+        queries = [
+            cluster.submit(_probing, shards.parts[s], int(shards.offsets[s]), probing) for s in wave
+        ]
+        looked_into = cluster.gather([cluster.submit(_shards_of, q, probing) for q in queries])
+        for s, its, numbers in zip(wave, queries, looked_into, strict=True):
+            candidates = []
+            for r in numbers:
+                sent = cluster.submit(_sent, its, probing, r)
+                offset = int(shards.offsets[r])
+                candidates.append(cluster.submit(_search_cells, sent, places[r], offset, wanted))
+            n_rows = int(shards.offsets[s + 1] - shards.offsets[s])
+            found.append(cluster.submit(_merged, n_rows, candidates, wanted))
+        cluster.wait(
+            found[wave.start :]
+        )  # or what all shards send would be in memory at the same time
     return _completed(cluster, shards, found, class_sizes, wanted), recall
 
 
@@ -103,13 +110,15 @@ def _exactly(
     cluster: Cluster, shards: Shards, queries: list[Future], wanted: Wanted
 ) -> list[Future]:
     """``Found`` of some queries of every shard."""
-    found = []
-    for some in queries:
-        candidates = [
-            cluster.submit(_search_exactly, some, part, int(offset), wanted)
-            for part, offset in zip(shards.parts, shards.offsets[:-1], strict=True)
-        ]
-        found.append(cluster.submit(_merged, None, candidates, wanted))
+    found: list[Future] = []
+    for wave in cluster.waves(len(queries)):
+        for s in wave:
+            candidates = [
+                cluster.submit(_search_exactly, queries[s], part, int(offset), wanted)
+                for part, offset in zip(shards.parts, shards.offsets[:-1], strict=True)
+            ]
+            found.append(cluster.submit(_merged, None, candidates, wanted))
+        cluster.wait(found[wave.start :])
     return found
 
 
@@ -308,6 +317,11 @@ def _probing(shard: Shard, offset: int, probing: Any) -> Queries:
     X = scaling.single(shard.X)
     queries = _all_of(shard, offset)
     return queries._replace(X=X, probes=nearest_cells(X, centers, n_cells))
+
+
+def _shards_of(queries: Queries, probing: Any) -> list[int]:
+    """The shards that queries look into."""
+    return np.unique(probing[1][queries.probes]).tolist()
 
 
 def _sent(queries: Queries, probing: Any, number: int) -> Queries:

@@ -4,12 +4,13 @@ The iterates are those of one machine. A shard moves its rows and reads what the
 the driver waits for certificates only.
 """
 
+from math import fsum
 from typing import Any, NamedTuple
 
 import numpy as np
-from distributed import Future
 from scipy import sparse
 
+from distributed import Future
 from plml.backend.threads import ALONE
 from plml.distributed.cluster import Cluster
 from plml.distributed.graph import Graph
@@ -132,15 +133,9 @@ class _Blocks:
         iteration = 0
         known: list[Future | None] = list(looks)
         for iteration in range(1, max_iter + 1):
+            elsewhere = self._uphill_elsewhere(state)
             state = [
-                submit(
-                    _advance,
-                    rows[s],
-                    state[s],
-                    known[s],
-                    *self._halo(s, handed),
-                    self._uphill_elsewhere(s, state),
-                )
+                submit(_advance, rows[s], state[s], known[s], *self._halo(s, handed), elsewhere[s])
                 for s in range(len(rows))
             ]
             known = [None] * len(rows)
@@ -167,10 +162,15 @@ class _Blocks:
             for block, export in zip(state, exports, strict=True)
         ]
 
-    def _uphill_elsewhere(self, s: int, state: list[Future]) -> list[Future]:
-        """Of shards that hand nothing to s, and so do not tell it how far they point uphill."""
-        others = set(range(len(state))) - {s, *self.exchange.neighbors[s]}
-        return [self.cluster.submit(_uphill, state[r]) for r in others]
+    def _uphill_elsewhere(self, state: list[Future]) -> list[list[Future]]:
+        """For every shard those that hand it nothing, and so do not tell how far uphill it goes."""
+        around = [{s, *its} for s, its in enumerate(self.exchange.neighbors)]
+        told = {
+            r: self.cluster.submit(_uphill, block)
+            for r, block in enumerate(state)
+            if not all(r in its for its in around)
+        }
+        return [[part for r, part in told.items() if r not in its] for its in around]
 
     def _halo(self, s: int, handed: list[Future]) -> tuple[Future, list[Future]]:
         return self.exchange.positions[s], self.exchange.read_by(s, handed)
@@ -234,7 +234,8 @@ def _advance(
     """Beyond x by the momentum, which all shards agree on, and from there down the gradient."""
     x, moved, hint = before.x.copy(), before.moved.copy(), before.hint.copy()
     product = _product(rows, x, positions, handed) if look is None else look.product
-    uphill = before.uphill + sum(part.uphill for part in handed) + sum(elsewhere)
+    # Summed exactly, so that all shards find the same, whatever order they add in.
+    uphill = fsum([before.uphill, *(part.uphill for part in handed), *elsewhere])
     t, momentum = next_momentum(before.t, np.float64(uphill))
     y, Hy = extrapolated(x, moved, product, before.product, momentum)
     moved = np.empty_like(x)

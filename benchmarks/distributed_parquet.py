@@ -1,0 +1,154 @@
+"""A Parquet data set several times larger than the memory of the workers: fit and predict.
+
+    python benchmarks/distributed_parquet.py [--gigabytes 2.1] [--memory 640] [--out FILE]
+
+Writes the data set first (rows of four clouds, two classes that interleave in each), then starts
+two workers with a memory limit in MiB, fits PLML to it, and predicts a second data set, block by
+block. A thread reads the resident memory of every worker twenty times a second.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+from pathlib import Path
+from threading import Event, Thread
+from time import perf_counter
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import psutil
+
+from distributed import Client, LocalCluster
+from plml import PLML
+from plml.experiments.records import provenance
+from plml.files import write_atomically
+
+N_FEATURES = 512
+N_CLOUDS = 4
+RANK = 8
+ROWS_A_FILE = 4_096
+
+
+def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of four low-rank clouds; the class changes along one direction of each, its own."""
+    shape = np.random.default_rng(0)
+    means = 2.0 * shape.standard_normal((N_CLOUDS, N_FEATURES), dtype=np.float32)
+    axes = shape.standard_normal((N_CLOUDS, RANK, N_FEATURES), dtype=np.float32)
+    rng = np.random.default_rng(seed)
+    cloud = rng.integers(N_CLOUDS, size=n)
+    latent = rng.standard_normal((n, RANK), dtype=np.float32)
+    X = rng.standard_normal((n, N_FEATURES), dtype=np.float32)
+    for c in range(N_CLOUDS):
+        members = np.flatnonzero(cloud == c)
+        X[members] += means[c] + latent[members] @ axes[c]
+    y = (np.sin(3.0 * latent[:, 0]) > 0).astype(np.int64)
+    return X / np.float32(np.sqrt(N_FEATURES)), y
+
+
+def write(folder: Path, n_rows: int, seed: int) -> int:
+    """Parquet files, and their bytes in memory."""
+    folder.mkdir()
+    total = 0
+    for number, start in enumerate(range(0, n_rows, ROWS_A_FILE)):
+        X, y = rows(min(ROWS_A_FILE, n_rows - start), seed + number)
+        frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(N_FEATURES)])
+        frame["label"] = y
+        frame.to_parquet(folder / f"part-{number:05d}.parquet", compression=None)
+        total += X.nbytes
+    return total
+
+
+class Watch:
+    """The largest resident memory of every process it is told of."""
+
+    def __init__(self, client: Client) -> None:
+        self.peaks: dict[int, int] = {}
+        self._client = client
+        self._stop = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Watch":
+        self._pids = list(self._client.run(os.getpid).values())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.05):
+            for pid in self._pids:
+                try:
+                    size = psutil.Process(pid).memory_info().rss
+                except psutil.Error:
+                    size = 0
+                self.peaks[pid] = max(self.peaks.get(pid, 0), size)
+
+
+def main() -> None:
+    """Write, fit, predict, report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gigabytes", type=float, default=2.1)
+    parser.add_argument("--memory", type=float, default=640, help="MiB a worker")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--folder", type=Path, help="for the data and what is spilled")
+    options = parser.parse_args()
+    limit = int(options.memory * 2**20)
+    n_rows = int(options.gigabytes * 1e9 / (4 * N_FEATURES))
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        place = Path(folder)
+        size = write(place / "train", n_rows, 1_000)
+        write(place / "test", n_rows // 20, 900_000)
+        dask.config.set({"temporary-directory": str(place / "spill")})
+        cluster = LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=limit, dashboard_address=":0"
+        )
+        with cluster, Client(cluster) as client, Watch(client) as watch:
+            found = measure(place)
+            found["restarts"] = sorted(watch.peaks) != sorted(client.run(os.getpid).values())
+            peaks = sorted(watch.peaks.values())
+    found |= {
+        "rows": n_rows,
+        "features": N_FEATURES,
+        "data_bytes": size,
+        "memory_limit_bytes": limit,
+        "times_the_limit_of_a_worker": size / limit,
+        "times_the_memory_of_all_workers": size / (2 * limit),
+        "peak_bytes_of_workers": peaks,
+        "peak_share_of_limit": max(peaks) / limit,
+    }
+    print(json.dumps(found, indent=1))
+    if options.out is not None:
+        write_atomically(options.out, json.dumps({**found, **provenance()}, indent=1) + "\n")
+
+
+def measure(place: Path) -> dict[str, Any]:
+    """Fit and predict from the files."""
+    train, test = (dd.read_parquet(place / name) for name in ("train", "test"))
+    columns = [name for name in train.columns if name != "label"]
+    n_rows = len(train)
+    model = PLML(n_bases=N_CLOUDS, regularization=n_rows / 1e4, tol=1e-2, random_state=0, verbose=1)
+    start = perf_counter()
+    model.fit(train[columns], train["label"])
+    fitted = perf_counter()
+    predictions = model.predict(test[columns])
+    hits = (predictions == test["label"].to_dask_array()).mean().compute()
+    return {
+        "fit_seconds": fitted - start,
+        "predict_seconds": perf_counter() - fitted,
+        "accuracy": float(hits),
+        "test_rows": len(test),
+        "iterations": [model.weights_n_iter_, model.n_iter_],
+        "gaps": [model.weights_gap_, model.dual_gap_],
+        "recall": model.neighbor_recall_,
+        "shards": len(model._sharded.side.shards),
+    }
+
+
+if __name__ == "__main__":
+    main()
