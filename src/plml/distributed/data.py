@@ -1,5 +1,8 @@
 """Dask collections as checked blocks of rows."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -70,8 +73,9 @@ def read_table(cluster: Cluster, X: Any, y: Any) -> Table:
     """
     names, dtype = column_names(X), _float_type(X)
     check_kinds(X, names)
-    parts = _parts(cluster, X)
-    labels = _labels(cluster, parts, y)
+    with ignored_annotations():
+        parts = _parts(cluster, X)
+        labels = _labels(cluster, parts, y)
     while True:
         read = [
             cluster.submit(_read, part, label, dtype)
@@ -98,6 +102,14 @@ def read_table(cluster: Cluster, X: Any, y: Any) -> Table:
         mean,
         float(np.maximum(high.max(axis=0) - mean, mean - low.min(axis=0)).max()),
     )
+
+
+@contextmanager
+def ignored_annotations() -> Iterator[None]:
+    """Data frames do not carry the names of stages, and need not say so."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Dask annotations", UserWarning)
+        yield
 
 
 def row_blocks(X: Any) -> list[Any]:

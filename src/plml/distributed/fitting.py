@@ -178,6 +178,9 @@ class Elsewhere:
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise self._error()
 
+    def __array_namespace__(self, *_: Any, **__: Any) -> Any:
+        raise self._error()
+
     def _error(self) -> ValueError:
         return ValueError(
             "the training data of this model is on a Dask cluster; bring it here with "

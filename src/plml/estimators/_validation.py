@@ -21,7 +21,8 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
             estimator, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2, ensure_all_finite=False
         )
     except ValueError as error:
-        raise _with_the_column(error, X, names) from error
+        _name_the_column(error, X, names)
+        raise
     if names is not None:
         estimator.feature_names_in_ = names  # of frames that scikit-learn does not know, too
     check_classification_targets(y)
@@ -38,7 +39,8 @@ def query_data(estimator: Any, X: Any) -> np.ndarray:
     try:
         X = validate_data(estimator, X, dtype=FLOAT_TYPES, reset=False, ensure_all_finite=False)
     except ValueError as error:
-        raise _with_the_column(error, X, names) from error
+        _name_the_column(error, X, names)
+        raise
     if names is not None and fitted_names is not None and list(names) != list(fitted_names):
         raise ValueError(
             "The feature names should match those that were passed during fit, in that order: "
@@ -133,21 +135,20 @@ def check_kinds(X: Any, names: np.ndarray | None) -> None:
             )
 
 
-def _with_the_column(error: ValueError, X: Any, names: np.ndarray | None) -> ValueError:
-    """The error, with the column and the cure where a text is not a number."""
+def _name_the_column(error: ValueError, X: Any, names: np.ndarray | None) -> None:
+    """Raise a better error, with the column and the cure, where a text is not a number."""
     if "could not convert string" not in str(error):
-        return error
+        return
     columns = np.asarray(X, dtype=object)
     for column in range(columns.shape[1] if columns.ndim == 2 else 0):
         for value in columns[:, column]:
             try:
                 float(value)
             except (TypeError, ValueError):
-                return ValueError(
+                raise ValueError(
                     f"{_feature(column, names)} holds {value!r}: could not convert string to "
                     "float; encode it (sklearn.preprocessing.OneHotEncoder) or drop the column"
-                )
-    return error
+                ) from error
 
 
 def _feature(column: int, names: np.ndarray | None) -> str:
