@@ -1,8 +1,8 @@
 """The fit on two Dask workers against the fit on one machine.
 
-    python benchmarks/distributed.py same letter mnist [--out results/distributed.json]
-    python benchmarks/distributed.py overhead [--rows 200000]
-    python benchmarks/distributed.py bytes [--sizes 25000 50000 100000]
+    python benchmarks/dask_fit.py same letter mnist [--out results/dask.json]
+    python benchmarks/dask_fit.py overhead [--rows 200000]
+    python benchmarks/dask_fit.py bytes [--sizes 25000 50000 100000]
 
 ``same``: with exact neighbours the objective and the predictions of the two, at a gap of 1e-5; with
 the distributed graph (nearest cells) the accuracy, at the default gap. ``overhead``: seconds of

@@ -1,6 +1,6 @@
 """A Parquet data set several times larger than the memory of the workers: fit and predict.
 
-    python benchmarks/distributed_parquet.py [--gigabytes 2.1] [--memory 640] [--out FILE]
+    python benchmarks/dask_parquet.py [--gigabytes 2.1] [--memory 640] [--out FILE]
 
 Writes the data set first (rows of four clouds, two classes that interleave in each), then starts
 two workers with a memory limit in MiB, fits PLML to it, and predicts a second data set, block by
@@ -132,7 +132,7 @@ def measure(place: Path) -> dict[str, Any]:
     train, test = (dd.read_parquet(place / name) for name in ("train", "test"))
     columns = [name for name in train.columns if name != "label"]
     n_rows = len(train)
-    model = PLML(n_bases=N_CLOUDS, regularization=n_rows / 1e4, tol=1e-2, random_state=0, verbose=1)
+    model = PLML(n_bases=N_CLOUDS, regularization=n_rows / 100, tol=1e-2, random_state=0, verbose=1)
     start = perf_counter()
     model.fit(train[columns], train["label"])
     fitted = perf_counter()
