@@ -98,7 +98,9 @@ def _cells(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centres of 2 sqrt(n) cells, and how much of a sample lies in each."""
     n_cells = max(1, int(2 * np.sqrt(table.n_rows)))
-    wanted = min(_ROWS_A_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows)
+    bytes_a_row = _WORKING_COPIES * table.n_features * np.dtype(np.float32).itemsize
+    in_memory = int(min(cluster.memory_a_thread() / bytes_a_row, _MOST_TRAINING_ROWS))
+    wanted = min(_ROWS_A_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, max(in_memory, n_cells))
     rng = np.random.default_rng(seed)
     shares = rng.multivariate_hypergeometric(table.sizes, wanted)
     samples = [
