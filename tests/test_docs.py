@@ -23,7 +23,7 @@ def test_snippets_run(page, monkeypatch, tmp_path):
     """In their order: Python, and commands for the terminal."""
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
-    names: dict = {}
+    names: dict = {"__name__": "__main__"}
     for number, (language, block) in enumerate(blocks):
         if language == "python":
             exec(compile(block, f"{page.name}, block {number}", "exec"), names)
