@@ -1,13 +1,15 @@
 """The fit on two Dask workers against the fit on one machine.
 
-    python benchmarks/dask_fit.py same letter mnist [--out results/dask.json]
+    python benchmarks/dask_fit.py [--out results/dask.json] same letter mnist [--tol 1e-5]
     python benchmarks/dask_fit.py overhead [--rows 200000]
-    python benchmarks/dask_fit.py bytes [--sizes 25000 50000 100000]
+    python benchmarks/dask_fit.py bytes [--sizes 12500 25000 50000]
+    python benchmarks/dask_fit.py --out results/dask.json model
 
 ``same``: with exact neighbours the objective and the predictions of the two, at a gap of 1e-5; with
 the distributed graph (nearest cells) the accuracy, at the default gap. ``overhead``: seconds of
 both on a mixture of Gaussians that is in memory, one after the other on the same two cores.
 ``bytes``: what an iteration of stage 1 and of stage 2 moves between the workers, at several sizes.
+``model``: what these measurements predict for 10^8 rows, 256 features and 100 workers.
 """
 
 import argparse
@@ -162,6 +164,49 @@ def traffic(n: int) -> dict[str, Any]:
     }
 
 
+#: Assumptions of the prediction.
+WORKERS, CORES, NETWORK, TASK = 100, 16, 1.25e9, 1e-3  # bytes and tasks a second
+SHARDS = 4 * WORKERS
+ROWS, FEATURES, BASES = 10**8, 256, 20
+#: Bytes of a row in stage 2 beside its features: six pairs and nine triplets with their places in
+#: the operator, gammas and gradients of two points in float64, ten pairs of vectors in float32.
+ROW_BYTES = 6 * 64 + 9 * 24 + 4 * 9 * 8 + 20 * 9 * 4
+HALO = 1.3  # rows of a shard with those that it reads of others, measured on the mixture
+
+
+def predicted(known: dict[str, Any]) -> dict[str, Any]:
+    """Seconds, bytes and memory of a fit of ROWS x FEATURES on WORKERS.
+
+    Core seconds a row and iteration are those measured; products grow with d^2, searches with
+    d sqrt(n), the rest not at all. Messages take the network's time for their bytes and the
+    scheduler's for their number.
+    """
+    run, sizes = known["overhead"], known["bytes"]
+    n, d = run["rows"], run["features"]
+    n_weights, n_metrics = run["iterations"][1]
+    seconds = run["solver_seconds_distributed"]
+    rest = run["seconds"][1] - sum(seconds.values())
+    a_row = {name: 2.0 * value / n for name, value in (*seconds.items(), ("search", rest))}
+    cores = WORKERS * CORES
+    wide = FEATURES / d
+    border = sizes[-1]["stage_1"]["bytes"] / sizes[-1]["rows"] * ROWS / WORKERS
+    sums = 8.0 * BASES * FEATURES**2
+    weights = a_row["weights"] / n_weights * ROWS / cores + border / NETWORK + 3 * SHARDS * TASK
+    metrics = a_row["metrics"] / n_metrics * wide**2 * ROWS / cores
+    metrics += 2 * np.log2(WORKERS) * sums / NETWORK + 7 * SHARDS * TASK
+    search = a_row["search"] * wide * np.sqrt(ROWS / n) * ROWS / cores
+    return {
+        "search_seconds": search,
+        "stage_1_seconds_an_iteration": weights,
+        "stage_1_megabytes_a_worker_and_iteration": border / 1e6,
+        "stage_2_seconds_an_evaluation": metrics,
+        "stage_2_megabytes_a_sum": sums / 1e6,
+        "gigabytes_a_worker": HALO * ROWS / WORKERS * (4 * FEATURES + ROW_BYTES) / 1e9,
+        "iterations": [n_weights, n_metrics],
+        "fit_hours": (search + n_weights * weights + n_metrics * metrics) / 3600,
+    }
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -172,12 +217,15 @@ def main() -> None:
     command.add_argument("--tol", type=float, default=1e-5)
     what.add_parser("overhead").add_argument("--rows", type=int, default=200_000)
     command = what.add_parser("bytes")
-    command.add_argument("--sizes", type=int, nargs="+", default=[25_000, 50_000, 100_000])
+    command.add_argument("--sizes", type=int, nargs="+", default=[12_500, 25_000, 50_000])
+    what.add_parser("model")
     options = parser.parse_args()
     if options.what == "same":
         found: Any = {name: same(name, options.tol) for name in options.names}
     elif options.what == "overhead":
         found = overhead(options.rows)
+    elif options.what == "model":
+        found = predicted(json.loads(options.out.read_text()))
     else:
         found = [traffic(n) for n in options.sizes]
     print(json.dumps(found, indent=1))
