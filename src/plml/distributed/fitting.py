@@ -17,6 +17,8 @@ from plml.distributed.neighbors import Wanted, find_neighbors
 from plml.distributed.queries import ShardedQueries, TrainingSide, training_squares
 from plml.distributed.shards import Shard, Shards, make_shards, n_shards_for
 from plml.distributed.weights import LearnedWeights, learn_weights
+from plml.estimators._base import all_or_nothing
+from plml.estimators._callbacks import begin_fit, end_fit
 from plml.solvers.problem import history_arrays
 from plml.stages.approximate import APPROXIMATE_FROM
 from plml.stages.graph import SCALE_NEIGHBOR
@@ -40,13 +42,13 @@ def fit(model: Any, X: Any, y: Any, *, n_shards: int | None = None) -> Any:
     -------
     model : its training data stays on the cluster; ``collect`` brings it here
     """
-    from plml.estimators._base import all_or_nothing
-
     model._validate_params()
     _check_parameters(model)
     cluster = Cluster(connected(model.n_jobs))
     with all_or_nothing(model):
+        begin_fit(model, 2)
         _fit(cluster, model, X, y, n_shards)
+        end_fit(model)
     for trouble in model._troubles():
         warnings.warn(trouble, stacklevel=3)
     return model
