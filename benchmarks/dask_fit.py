@@ -21,9 +21,9 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from distributed import Client, LocalCluster
 from sklearn.preprocessing import StandardScaler
 
-from distributed import Client, LocalCluster
 from plml import PLML
 from plml.experiments import datasets, protocols, synthetic
 from plml.experiments.records import provenance

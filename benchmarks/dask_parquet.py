@@ -21,8 +21,8 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import psutil
-
 from distributed import Client, LocalCluster
+
 from plml import PLML
 from plml.experiments.records import provenance
 from plml.files import write_atomically

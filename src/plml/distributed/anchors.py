@@ -4,9 +4,9 @@ import hashlib
 from typing import NamedTuple
 
 import numpy as np
+from distributed import Future
 from sklearn.utils import check_random_state
 
-from distributed import Future
 from plml.distributed.cluster import Cluster, offsets_of
 from plml.distributed.data import Block, Table
 from plml.stages.anchors import (

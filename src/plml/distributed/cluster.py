@@ -9,9 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from psutil import Process  # type: ignore[import-untyped]
-
 from distributed import Client, Future, LocalCluster, default_client, get_worker, span
+from psutil import Process  # type: ignore[import-untyped]
 
 #: Of glibc's mallopt.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from distributed import Future
 from sklearn.utils.multiclass import check_classification_targets
 
-from distributed import Future
 from plml.backend.arrays import is_collection
 from plml.distributed.cluster import Cluster, offsets_of
 from plml.estimators._validation import (

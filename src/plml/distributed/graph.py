@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
+from distributed import Future
 from scipy import sparse
 
-from distributed import Future
 from plml.distributed.cluster import Cluster, pick
 from plml.distributed.halo import Halo, local_numbers, outside, plan_halo
 from plml.distributed.neighbors import Found

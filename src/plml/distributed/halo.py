@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-
 from distributed import Future
+
 from plml.distributed.cluster import Cluster, pick
 from plml.distributed.shards import Shards
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from distributed import Future
+
 from plml.distributed.cluster import Cluster
 from plml.distributed.halo import collected, local_numbers, outside, plan_halo
 from plml.distributed.neighbors import Found

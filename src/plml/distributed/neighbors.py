@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from distributed import Future
+
 from plml.distributed.cluster import Cluster
 from plml.distributed.shards import Scaling, Shard, Shards, nearest_cells
 from plml.stages.approximate import TARGET_RECALL

@@ -6,8 +6,8 @@ Neighbours then live mostly in the same shard, so little has to be exchanged.
 from typing import NamedTuple
 
 import numpy as np
-
 from distributed import Future
+
 from plml.distributed.cluster import Cluster, offsets_of, pick
 from plml.distributed.data import Block, Table
 

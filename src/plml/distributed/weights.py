@@ -8,9 +8,9 @@ from math import fsum
 from typing import Any, NamedTuple
 
 import numpy as np
+from distributed import Future
 from scipy import sparse
 
-from distributed import Future
 from plml.backend.threads import ALONE
 from plml.distributed.cluster import Cluster
 from plml.distributed.graph import Graph

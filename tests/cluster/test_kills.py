@@ -6,8 +6,8 @@ import signal
 import dask.array as da
 import numpy as np
 import pytest
-
 from distributed import Client, LocalCluster
+
 from plml import PLML
 
 PARAMETERS = {"n_bases": 4, "regularization": 10.0, "tol": 1e-3, "random_state": 0}
