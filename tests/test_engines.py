@@ -80,7 +80,7 @@ class TestFaiss:
         index = self.faiss.index_factory(vectors.shape[1], "IVF32,Flat", metric)
         index.train(vectors)
         index.add(vectors)
-        index.nprobe = 8
+        index.nprobe = 12
         found = self.through_a_file(index, tmp_path).search(queries, K)[1]
         np.testing.assert_array_equal(found, index.search(queries, K)[1])
         assert recall(found, served) > 0.9

@@ -174,7 +174,7 @@ class TestTables:
         assert list(model.feature_names_in_) == columns
         assert model.basis_metrics_.dtype == np.float32
         truth = PLML(**PARAMETERS, tol=1e-2).fit(table[columns], table["digit"])
-        assert model.objective_ == pytest.approx(truth.objective_, rel=1e-3)
+        assert model.objective_ == pytest.approx(truth.objective_, rel=1e-2)  # both gaps are
         predictions = model.predict(frame[columns]).compute()
         assert np.mean(predictions == truth.predict(table[columns])) >= 0.99
         assert (model.predict(table[columns]) == predictions).all()
@@ -243,7 +243,7 @@ class TestBadInput:
         dX, dy = blocks(X, y)
         bad = X.copy()
         bad[314, 7] = np.nan
-        self.refused(blocks(bad, y)[0], dy, r"NaN in feature 7, row 14 .*block 1")
+        self.refused(blocks(bad, y)[0], dy, r"NaN in feature 7, row 14;.*in block 1")
         self.refused(dX, dy[:500], "y has 500 labels; X has 1000 rows")
         self.refused(dX, y[:500], r"y has shape \(500,\); X has 1000 rows")
         self.refused(dX, None, "y is None")
