@@ -37,7 +37,7 @@ def test_a_killed_worker_does_not_change_the_objective(digits, stage, iteration,
     truth = PLML(**PARAMETERS).fit(X, y)
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
         ) as cluster,
         Client(cluster) as client,
     ):
