@@ -22,7 +22,7 @@ def served(paper_split):
         X, y = load_digits(return_X_y=True)
         X = normalize(scale(X))
         X, y, Q = X[:1200], y[:1200], X[1200:]
-    model = PLML(random_state=0).fit(X, y)
+    model = PLML(random_state=0, tol=1e-5, max_iter=5000).fit(X, y)
     distances, neighbors = model.kneighbors(Q, K)
     index, queries = (v.astype(np.float32) for v in (model.index_vectors(), model.query_vectors(Q)))
     return model, Q, index, queries, distances, neighbors
@@ -80,7 +80,7 @@ class TestFaiss:
         index = self.faiss.index_factory(vectors.shape[1], "IVF32,Flat", metric)
         index.train(vectors)
         index.add(vectors)
-        index.nprobe = 12
+        index.nprobe = 8
         found = self.through_a_file(index, tmp_path).search(queries, K)[1]
         np.testing.assert_array_equal(found, index.search(queries, K)[1])
         assert recall(found, served) > 0.9

@@ -170,11 +170,11 @@ class TestTables:
             part.to_parquet(tmp_path / f"{number}.parquet")
         frame = dd.read_parquet(tmp_path)
         columns = [name for name in table.columns if name != "digit"]
-        model = PLML(**PARAMETERS, tol=1e-2).fit(frame[columns], frame["digit"])
+        model = PLML(**PARAMETERS, tol=1e-3).fit(frame[columns], frame["digit"])
         assert list(model.feature_names_in_) == columns
         assert model.basis_metrics_.dtype == np.float32
-        truth = PLML(**PARAMETERS, tol=1e-2).fit(table[columns], table["digit"])
-        assert model.objective_ == pytest.approx(truth.objective_, rel=1e-2)  # both gaps are
+        truth = PLML(**PARAMETERS, tol=1e-3).fit(table[columns], table["digit"])
+        assert model.objective_ == pytest.approx(truth.objective_, rel=1e-3)
         predictions = model.predict(frame[columns]).compute()
         assert np.mean(predictions == truth.predict(table[columns])) >= 0.99
         assert (model.predict(table[columns]) == predictions).all()

@@ -468,22 +468,7 @@ def learn_metrics(
     callback: Callback | None,
 ) -> Metrics:
     """Basis metrics with a relative duality gap of at most ``tol``."""
-    ranges = list(zip(shards.offsets[:-1].tolist(), shards.offsets[1:].tolist(), strict=True))
-    outside_numbers = [
-        cluster.submit(_partners_outside, its, own) for its, own in zip(found, ranges, strict=True)
-    ]
-    halo = plan_halo(cluster, shards, outside_numbers)
-    fields = [cluster.submit(_rows_of, part) for part in shards.parts]
-    parameters = cluster.put((shards.scaling.mean, regularization, pull))
-    duals: list[Future] = []
-    for wave in cluster.waves(len(shards)):
-        for s in wave:
-            its = (shards.parts[s], weights.parts[s], found[s], halo.numbers[s])
-            pieces = collected(cluster, halo, fields, s)
-            duals.append(
-                cluster.submit(_dual, *its, pieces, ranges[s], parameters, on=shards.workers[s])
-            )
-        cluster.wait(duals[wave.start :])
+    duals = _shard_duals(cluster, shards, found, weights, regularization, pull)
     sizes = cluster.gather([cluster.submit(_n_triplets, dual) for dual in duals])
     duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
     cuts = np.array_split(np.arange(n_bases), min(n_bases, len(cluster.workers())))
@@ -516,6 +501,34 @@ def learn_metrics(
         max_iter=max_iter,
         callback=callback,
     )
+
+
+def _shard_duals(
+    cluster: Cluster,
+    shards: Shards,
+    found: list[Future],
+    weights: LearnedWeights,
+    regularization: float,
+    pull: float,
+) -> list[Future]:
+    """``MetricsDual`` of every shard's triplets, with the rows of others that these reach."""
+    ranges = list(zip(shards.offsets[:-1].tolist(), shards.offsets[1:].tolist(), strict=True))
+    outside_numbers = [
+        cluster.submit(_partners_outside, its, own) for its, own in zip(found, ranges, strict=True)
+    ]
+    halo = plan_halo(cluster, shards, outside_numbers)
+    fields = [cluster.submit(_rows_of, part) for part in shards.parts]
+    parameters = cluster.put((shards.scaling.mean, regularization, pull))
+    duals: list[Future] = []
+    for wave in cluster.waves(len(shards)):
+        for s in wave:
+            its = (shards.parts[s], weights.parts[s], found[s], halo.numbers[s])
+            pieces = collected(cluster, halo, fields, s)
+            duals.append(
+                cluster.submit(_dual, *its, pieces, ranges[s], parameters, on=shards.workers[s])
+            )
+        cluster.wait(duals[wave.start :])
+    return duals
 
 
 def _partners_outside(found: Found, own: tuple[int, int]) -> np.ndarray:
