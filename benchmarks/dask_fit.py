@@ -2,13 +2,16 @@
 
     python benchmarks/dask_fit.py [--out results/dask.json] same letter mnist [--tol 1e-5]
     python benchmarks/dask_fit.py overhead [--rows 200000]
-    python benchmarks/dask_fit.py bytes [--sizes 12500 25000 50000]
+    python benchmarks/dask_fit.py bytes [--sizes 12500 25000 50000] [--landmarks 10000]
+    python benchmarks/dask_fit.py landmarks mnist [--numbers 30000 15000 7500]
     python benchmarks/dask_fit.py --out results/dask.json model
 
 ``same``: with exact neighbours the objective and the predictions of the two, at a gap of 1e-5; with
 the distributed graph (nearest cells) the accuracy, at the default gap. ``overhead``: seconds of
 both on a mixture of Gaussians that is in memory, one after the other on the same two cores.
-``bytes``: what an iteration of stage 1 and of stage 2 moves between the workers, at several sizes.
+``bytes``: what an iteration of stage 1 and of stage 2 moves between the workers, at several sizes,
+with stage 1 on all rows and on as many landmarks at every size. ``landmarks``: what stage 1 loses
+when it is learned on some of the rows.
 ``model``: what these measurements predict for 10^8 rows, 256 features and 100 workers.
 """
 
@@ -25,10 +28,14 @@ from distributed import Client, LocalCluster
 from sklearn.preprocessing import StandardScaler
 
 from plml import PLML
+from plml.distributed import fit
 from plml.experiments import datasets, protocols, synthetic
 from plml.experiments.records import provenance
 from plml.experiments.stopwatch import seconds_of
 from plml.files import write_atomically
+from plml.stages.graph import find_graph, graph_laplacian, similarity_graph
+from plml.stages.neighbors import ExactNeighbors
+from plml.stages.weights import WeightProblem
 
 
 @contextmanager
@@ -87,6 +94,44 @@ def same(name: str, tol: float) -> dict[str, Any]:
     }
 
 
+def on_landmarks(name: str, numbers: list[int]) -> list[dict[str, Any]]:
+    """Equation 4 on all rows, and the model, with weights learned on fewer and fewer of them."""
+    X, y, Q, labels = split(name)
+    neighbors = ExactNeighbors(X, y)
+    everything: Any = None
+    found = []
+    with two_workers():
+        for n_landmarks in (len(X), *numbers):
+            model = PLML(random_state=0, neighbor_search="exact")
+            seconds, _ = seconds_of(
+                lambda model=model, n=n_landmarks: fit(model, *blocks(X, y), n_landmarks=n)
+            )
+            weights, predictions = model.weights_.compute(), model.predict(Q)
+            if everything is None:
+                squared, near = find_graph(neighbors, model.n_graph_neighbors)
+                L = graph_laplacian(similarity_graph(squared, near, model.n_graph_neighbors))
+                problem = WeightProblem(X, model.anchors_, model.locality, model.smoothness, L)
+                everything = problem.evaluate(weights).value, weights, predictions
+            found.append(
+                {
+                    "landmarks": n_landmarks,
+                    "excess_of_equation_4": float(
+                        problem.evaluate(weights).value / everything[0] - 1.0
+                    ),
+                    "mean_difference_of_weights": float(
+                        np.abs(weights - everything[1]).sum(axis=1).mean()
+                    ),
+                    "objective": model.objective_,
+                    "accuracy": float(np.mean(predictions == labels)),
+                    "same_predictions": float(np.mean(predictions == everything[2])),
+                    "stage_1_seconds": float(model.history_["weights"]["seconds"][-1]),
+                    "seconds": seconds,
+                }
+            )
+            print(json.dumps(found[-1]), flush=True)
+    return found
+
+
 def mixture_model(n: int) -> PLML:
     """As in benchmarks/growth.py: the penalty grows with the rows, so sizes are alike."""
     return PLML(regularization=n / 10_000, neighbor_search="approximate", random_state=0)
@@ -137,7 +182,7 @@ class Traffic:
         return {"bytes": (bytes_after - bytes_before) / n, "seconds": (ended - begun) / n}
 
 
-def traffic(n: int) -> dict[str, Any]:
+def traffic(n: int, n_landmarks: int) -> dict[str, Any]:
     """Of one fit."""
     X, y = synthetic.mixture(n)
     with two_workers() as client:
@@ -151,12 +196,13 @@ def traffic(n: int) -> dict[str, Any]:
 
         PLML._stage = watched
         try:
-            model.fit(*blocks(X, y))
+            fit(model, *blocks(X, y), n_landmarks=n_landmarks)
         finally:
             PLML._stage = stage
     m, d = len(model.basis_metrics_), X.shape[1]
     return {
         "rows": n,
+        "landmarks": min(n, n_landmarks),
         "features": d,
         "stage_1": watch.an_iteration("stage 1, weights"),
         "stage_2": watch.an_iteration("stage 2, metrics"),
@@ -218,16 +264,26 @@ def main() -> None:
     what.add_parser("overhead").add_argument("--rows", type=int, default=200_000)
     command = what.add_parser("bytes")
     command.add_argument("--sizes", type=int, nargs="+", default=[12_500, 25_000, 50_000])
+    command.add_argument("--landmarks", type=int, default=10_000)
+    command = what.add_parser("landmarks")
+    command.add_argument("name")
+    command.add_argument("--numbers", type=int, nargs="+", default=[30_000, 15_000, 7_500])
     what.add_parser("model")
     options = parser.parse_args()
     if options.what == "same":
         found: Any = {name: same(name, options.tol) for name in options.names}
     elif options.what == "overhead":
         found = overhead(options.rows)
+    elif options.what == "landmarks":
+        found = {options.name: on_landmarks(options.name, options.numbers)}
     elif options.what == "model":
         found = predicted(json.loads(options.out.read_text()))
     else:
-        found = [traffic(n) for n in options.sizes]
+        found = [
+            traffic(n, few)
+            for few in (max(options.sizes), options.landmarks)
+            for n in options.sizes
+        ]
     print(json.dumps(found, indent=1))
     if options.out is not None:
         known = json.loads(options.out.read_text()) if options.out.exists() else {}

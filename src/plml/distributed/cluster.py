@@ -12,6 +12,8 @@ import numpy as np
 from distributed import Client, Future, LocalCluster, default_client, get_worker, span
 from psutil import Process  # type: ignore[import-untyped]
 
+from plml.backend.arrays import working_memory
+
 #: Of glibc's mallopt.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 2**24
@@ -19,24 +21,39 @@ _KEPT_BYTES = 2**24
 _ROOMY = 2**31
 #: Share of its memory limit from which on a worker is asked to give back what it has freed.
 _TIGHT = 0.5
-#: Of a worker's memory, for what tasks take beside what they read and leave.
+#: What a worker takes before it holds any data.
+_LIBRARIES = 2**28
+#: Of the rest of its memory, for what tasks take beside what they read and leave.
 _FREE_SHARE = 0.25
+#: The part of it for arrays that are cut into blocks.
+_BLOCK_SHARE = 0.05
+#: Seconds that a cluster may take to get its first worker.
+_PATIENCE = 60
 #: The cluster that is started where a user has none; one a process.
 _own: list[Client] = []
 
 
 def connected(n_jobs: int | None = None) -> Client:
     """The user's client, or one of a ``LocalCluster`` with a worker a core."""
-    try:
-        return default_client()
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        return _with_workers(default_client())
     if not _own:
         from joblib import effective_n_jobs
 
         workers = effective_n_jobs(-1 if n_jobs is None else n_jobs)
         _own.append(Client(LocalCluster(n_workers=workers, threads_per_worker=1)))
     return _own[0]
+
+
+def _with_workers(client: Client) -> Client:
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except TimeoutError:
+        raise RuntimeError(
+            f"the Dask cluster at {client.scheduler.address} has had no workers for {_PATIENCE} "
+            "seconds; start some"
+        ) from None
+    return client
 
 
 class Cluster:
@@ -70,7 +87,10 @@ class Cluster:
         """A task; ``on`` is the worker that should run it, if it is there."""
         where = {} if on is None else {"workers": [on], "allow_other_workers": True}
         key = f"{self.stage}-{function.__name__.strip('_').replace('_', '-')}-{uuid4().hex}"
-        return self.client.submit(_run, function, *arguments, key=key, pure=False, **where)
+        # In the order of submission, so that a sum is made before what is summed has piled up.
+        return self.client.submit(
+            _run, function, *arguments, key=key, pure=False, fifo_timeout=0, **where
+        )
 
     def put(self, value: Any) -> Future:
         """A value that many tasks want."""
@@ -91,19 +111,24 @@ class Cluster:
 
     def workers(self) -> list[str]:
         """Addresses, one a thread."""
-        info = self.client.scheduler_info(n_workers=-1)["workers"]
-        return [
-            address for address, worker in sorted(info.items()) for _ in range(worker["nthreads"])
-        ]
+        threads = {address: worker["nthreads"] for address, worker in self._info().items()}
+        return [address for address in sorted(threads) for _ in range(threads[address])]
 
     def memory_a_thread(self) -> float:
         """Bytes that a task may take on the smallest worker.
 
         Dask fills a worker to 70% of its limit before it spills, and restarts it at 95%.
         """
-        info = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        limits = [(worker["memory_limit"] or inf) / worker["nthreads"] for worker in info]
-        return _FREE_SHARE * min(limits)
+        info = self._info().values()
+        limits = [(worker["memory_limit"] or inf, worker["nthreads"]) for worker in info]
+        return min(
+            _FREE_SHARE * max(limit - _LIBRARIES, 0.1 * limit) / n_threads
+            for limit, n_threads in limits
+        )
+
+    def _info(self) -> dict[str, Any]:
+        # ``scheduler_info`` may be overwritten by the client's own look at it.
+        return self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
 
     def memory(self) -> float:
         """The same, of all threads together."""
@@ -113,15 +138,23 @@ class Cluster:
 def _run(function: Callable[..., Any], *arguments: Any) -> Any:
     _keep_small_arrays()
     try:
-        return function(*arguments)
+        with working_memory(_mebibytes_of_blocks()):
+            return function(*arguments)
     finally:
         _give_back()
 
 
+@cache
+def _mebibytes_of_blocks() -> float | None:
+    """A thread's share for temporary arrays that are cut into blocks."""
+    worker = get_worker()
+    limit = worker.memory_manager.memory_limit
+    return limit and _BLOCK_SHARE * limit / worker.state.nthreads / 2**20
+
+
 def _give_back() -> None:
     """What was freed, to the system: a worker that runs low would be paused for it."""
-    manager = get_worker().memory_manager
-    limit = manager.memory_limit
+    limit = get_worker().memory_manager.memory_limit
     if limit and Process().memory_info().rss > _TIGHT * limit:
         with suppress(OSError, AttributeError):
             CDLL("libc.so.6").malloc_trim(0)

@@ -1,17 +1,25 @@
 """``PLML`` on a Dask cluster: the stages in the order data flows."""
 
 import warnings
+from numbers import Integral
 from typing import Any
 
 import dask.array as da
 import numpy as np
 from dask.delayed import delayed
+from distributed import Future
 from sklearn.utils import check_random_state
 
 from plml.distributed.anchors import distributed_anchors
 from plml.distributed.cluster import Cluster, connected, offsets_of, pick
 from plml.distributed.data import Table, read_table
-from plml.distributed.graph import Graph, build_graph
+from plml.distributed.graph import build_graph, scales_of
+from plml.distributed.landmarks import (
+    MOST_LANDMARKS,
+    Rule,
+    choose_landmarks,
+    extended_weights,
+)
 from plml.distributed.metrics import learn_metrics
 from plml.distributed.neighbors import Wanted, find_neighbors
 from plml.distributed.queries import ShardedQueries, TrainingSide, training_squares
@@ -25,7 +33,14 @@ from plml.stages.graph import SCALE_NEIGHBOR
 from plml.stages.metrics import Metrics
 
 
-def fit(model: Any, X: Any, y: Any, *, n_shards: int | None = None) -> Any:
+def fit(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    n_shards: int | None = None,
+    n_landmarks: int | None = None,
+) -> Any:
     """Fit a ``PLML`` to Dask collections, on the cluster of the current client.
 
     Where there is no client, a ``LocalCluster`` with a worker a core is started and kept.
@@ -37,6 +52,8 @@ def fit(model: Any, X: Any, y: Any, *, n_shards: int | None = None) -> Any:
     y : labels, a Dask array or series with the same blocks, or one label a row on this machine
     n_shards : pieces that the rows are sorted into; by default one a thread of the cluster, or as
         many as its memory asks for
+    n_landmarks : rows that stage 1 is learned on; the weights of the others are those that a new
+        point gets. By default all rows up to 262,144, and as many beyond.
 
     Returns
     -------
@@ -44,10 +61,11 @@ def fit(model: Any, X: Any, y: Any, *, n_shards: int | None = None) -> Any:
     """
     model._validate_params()
     _check_parameters(model)
+    _check_numbers(model, n_shards, n_landmarks)
     cluster = Cluster(connected(model.n_jobs))
     with all_or_nothing(model):
         begin_fit(model, 2)
-        _fit(cluster, model, X, y, n_shards)
+        _fit(cluster, model, X, y, n_shards, n_landmarks or MOST_LANDMARKS)
         end_fit(model)
     for trouble in model._troubles():
         warnings.warn(trouble, stacklevel=3)
@@ -63,7 +81,21 @@ def _check_parameters(model: Any) -> None:
             )
 
 
-def _fit(cluster: Cluster, model: Any, X: Any, y: Any, n_shards: int | None) -> None:
+def _check_numbers(model: Any, n_shards: int | None, n_landmarks: int | None) -> None:
+    fewest = {"n_shards": 1, "n_landmarks": 1 + _graph_neighbors(model)}
+    for (name, least), value in zip(fewest.items(), (n_shards, n_landmarks), strict=True):
+        if value is not None and (not isinstance(value, Integral) or value < least):
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def _graph_neighbors(model: Any) -> int:
+    """Of a row, for its edges and its scale."""
+    return max(model.n_graph_neighbors, SCALE_NEIGHBOR)
+
+
+def _fit(
+    cluster: Cluster, model: Any, X: Any, y: Any, n_shards: int | None, n_landmarks: int
+) -> None:
     with cluster.doing("read"):
         table = read_table(cluster, X, y)
         _check_table(model, table)
@@ -72,27 +104,20 @@ def _fit(cluster: Cluster, model: Any, X: Any, y: Any, n_shards: int | None) -> 
         anchors = distributed_anchors(cluster, table, model.n_bases, rng)
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
     with cluster.doing("shards"):
-        shards = make_shards(cluster, table, n_shards or n_shards_for(cluster, table), seed)
+        n_shards = n_shards or n_shards_for(cluster, table, table.n_rows)
+        shards = make_shards(cluster, table, n_shards, seed)
         table = table._replace(blocks=[])  # the rows are in the shards
     with cluster.doing("neighbors"):
         exact = _is_exact(model.neighbor_search, table)
-        wanted = Wanted(
-            max(model.n_graph_neighbors, SCALE_NEIGHBOR), model.n_targets, model.n_impostors
-        )
+        wanted = Wanted(_graph_neighbors(model), model.n_targets, model.n_impostors)
         found, recall = find_neighbors(cluster, shards, table.class_sizes, wanted, exact, seed)
-        graph = build_graph(cluster, shards, found, model.n_graph_neighbors)
     limits = {"dtype": table.dtype, "tol": model.tol, "max_iter": model.max_iter}
-    with cluster.doing("stage-weights"), model._stage("stage 1, weights", model.tol) as callback:
-        weights = learn_weights(
-            cluster,
-            shards,
-            graph,
-            anchors,
-            model.locality,
-            model.smoothness,
-            callback=callback,
-            **limits,
-        )
+    stage = _WeightsStage(cluster, model, table, anchors, exact, seed)
+    if n_landmarks < table.n_rows:
+        weights, its_recall = stage.on_landmarks(shards, n_landmarks)
+        recall |= its_recall
+    else:
+        weights = stage.on_all_rows(shards, found)
     with cluster.doing("stage-metrics"), model._stage("stage 2, metrics", model.tol) as callback:
         metrics = learn_metrics(
             cluster,
@@ -106,8 +131,80 @@ def _fit(cluster: Cluster, model: Any, X: Any, y: Any, n_shards: int | None) -> 
             callback=callback,
             **limits,
         )
-    _set_fitted(cluster, model, table, shards, graph, weights, metrics, anchors)
+    scales = scales_of(cluster, found)
+    _set_fitted(cluster, model, table, shards, scales, weights, metrics, anchors)
     model.neighbor_recall_ = recall
+
+
+class _WeightsStage:
+    """Stage 1 of a model, on all rows or on landmarks."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        model: Any,
+        table: Table,
+        anchors: np.ndarray,
+        exact: bool,
+        seed: int,
+    ) -> None:
+        self.cluster = cluster
+        self.model = model
+        self.table = table
+        self.anchors = anchors
+        self.exact = exact
+        self.seed = seed
+
+    def on_all_rows(self, shards: Shards, found: list[Future]) -> LearnedWeights:
+        """The steps of one machine, with an exchange at the borders of the shards."""
+        model = self.model
+        with self.cluster.doing("neighbors"):
+            graph = build_graph(self.cluster, shards, found, model.n_graph_neighbors)
+        stage = model._stage("stage 1, weights", model.tol)
+        with self.cluster.doing("stage-weights"), stage as callback:
+            return learn_weights(
+                self.cluster,
+                shards,
+                graph,
+                self.anchors,
+                model.locality,
+                model.smoothness,
+                dtype=self.table.dtype,
+                tol=model.tol,
+                max_iter=model.max_iter,
+                callback=callback,
+            )
+
+    def on_landmarks(
+        self, shards: Shards, n_landmarks: int
+    ) -> tuple[LearnedWeights, dict[str, float]]:
+        """The same on some of the rows, and the rule for new points on the others."""
+        cluster, model = self.cluster, self.model
+        with cluster.doing("landmarks"):
+            n_shards = n_shards_for(cluster, self.table, n_landmarks)
+            landmarks = choose_landmarks(cluster, shards, n_landmarks, n_shards, self.seed)
+            found, _ = self._near(landmarks.shards)
+            near, recall = self._near(shards, landmarks.shards)
+        learned = self.on_all_rows(landmarks.shards, found)
+        with cluster.doing("landmarks"):
+            rule = Rule(
+                self.anchors,
+                model.locality,
+                model.smoothness,
+                model.n_graph_neighbors,
+                model.tol,
+                model.max_iter,
+            )
+            scales = scales_of(cluster, found)
+            parts = extended_weights(cluster, shards, landmarks, near, learned.parts, scales, rule)
+        return learned._replace(parts=parts), {"landmarks": recall["graph"]}
+
+    def _near(
+        self, shards: Shards, among: Shards | None = None
+    ) -> tuple[list[Future], dict[str, float]]:
+        wanted = Wanted(_graph_neighbors(self.model), 0, 0)
+        sizes = self.table.class_sizes
+        return find_neighbors(self.cluster, shards, sizes, wanted, self.exact, self.seed, among)
 
 
 def _check_table(model: Any, table: Table) -> None:
@@ -131,7 +228,7 @@ def _set_fitted(
     model: Any,
     table: Table,
     shards: Shards,
-    graph: Graph,
+    scales: list[Future],
     weights: LearnedWeights,
     metrics: Metrics,
     anchors: np.ndarray,
@@ -153,7 +250,7 @@ def _set_fitted(
     M = cluster.put(metrics.M)
     squares = [cluster.submit(training_squares, part, M) for part in shards.parts]
     chunks = tuple(table.sizes)
-    side = TrainingSide(shards.parts, weights.parts, graph.scales, squares, shards.n_rows, chunks)
+    side = TrainingSide(shards.parts, weights.parts, scales, squares, shards.n_rows, chunks)
     model._sharded = ShardedQueries(model, side)
     model._class_sizes = table.class_sizes
     model._fit_X = model._fit_codes = model._scales = Elsewhere(shards.n_rows)

@@ -52,7 +52,7 @@ def build_graph(
 ) -> Graph:
     """The union of the k-NN graph; an edge is handed to the shards of both its ends."""
     n, offsets = len(shards), shards.offsets
-    scales = [cluster.submit(_scales, its) for its in found]
+    scales = scales_of(cluster, found)
     edges = [
         cluster.submit(_edges, its, scales[s], offsets, s, n_graph_neighbors)
         for s, its in enumerate(found)
@@ -73,6 +73,11 @@ def build_graph(
         for s, its in enumerate(rows)
     ]
     return Graph(laplacians, scales, halo)
+
+
+def scales_of(cluster: Cluster, found: list[Future]) -> list[Future]:
+    """Local scales of the rows of every shard."""
+    return [cluster.submit(_scales, its) for its in found]
 
 
 def _range(shards: Shards, s: int) -> tuple[int, int]:

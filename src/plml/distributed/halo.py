@@ -1,6 +1,7 @@
 """What a shard needs of other shards, and the exchange of it."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from distributed import Future
@@ -18,10 +19,10 @@ class Halo(NamedTuple):
 
 
 def plan_halo(cluster: Cluster, shards: Shards, numbers: list[Future]) -> Halo:
-    """From the sorted numbers of rows outside that each shard reads."""
+    """From the sorted numbers of rows of shards that each reader wants."""
     wanted = [cluster.submit(_by_shard, its, shards.offsets) for its in numbers]
     sizes = cluster.gather([cluster.submit(_lengths, its) for its in wanted])
-    return Halo(numbers, wanted, np.array(sizes, dtype=np.int64).reshape(len(shards), len(shards)))
+    return Halo(numbers, wanted, np.array(sizes, dtype=np.int64).reshape(len(numbers), len(shards)))
 
 
 def outside(numbers: np.ndarray, first: int, last: int) -> np.ndarray:
@@ -37,11 +38,17 @@ def local_numbers(numbers: np.ndarray, first: int, last: int, halo: np.ndarray) 
     return np.where(numbers < 0, -1, np.where(inside, numbers - first, there))
 
 
-def collected(cluster: Cluster, halo: Halo, fields: list[Future], s: int) -> list[Future]:
+def collected(
+    cluster: Cluster,
+    halo: Halo,
+    fields: list[Future],
+    s: int,
+    take: Callable[[Any, np.ndarray], np.ndarray] | None = None,
+) -> list[Future]:
     """The rows of a field that shard s reads, shard by shard."""
     wanted = halo.wanted[s]
     return [
-        cluster.submit(taken, fields[r], cluster.submit(pick, wanted, int(r)))
+        cluster.submit(take or taken, fields[r], cluster.submit(pick, wanted, int(r)))
         for r in np.flatnonzero(halo.sizes[s])
     ]
 

@@ -5,6 +5,7 @@ few basis metrics a task; a handful of numbers comes to the driver.
 """
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -114,6 +115,43 @@ class _Look(NamedTuple):
     steepest: float
 
 
+class RunningSum:
+    """A sum of many parts of which few are in memory at a time.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    parts : futures of arrays or ``Parts``
+    """
+
+    def __init__(self, cluster: Cluster, parts: Iterable[Future] = ()) -> None:
+        self._cluster = cluster
+        self._levels: list[list[Future]] = [[]]
+        for part in parts:
+            self.add(part)
+
+    def add(self, part: Future) -> None:
+        """One more; as soon as there are a few, they are replaced by their sum."""
+        for level in self._levels:
+            level.append(part)
+            if len(level) <= _SUMMED_AT_ONCE:
+                return
+            part = self._cluster.submit(_summed, level[:-1])
+            level[:] = level[-1:]
+        self._levels.append([part])
+
+    @property
+    def parts(self) -> list[Future]:
+        """At most a few, whose sum is the sum of all."""
+        parts = [part for level in reversed(self._levels) for part in level]
+        while len(parts) > _SUMMED_AT_ONCE:
+            parts = [
+                *parts[:-_SUMMED_AT_ONCE],
+                self._cluster.submit(_summed, parts[-_SUMMED_AT_ONCE:]),
+            ]
+        return parts
+
+
 class ShardedDual:
     """``MetricsDual`` as a sum over shards.
 
@@ -148,29 +186,26 @@ class ShardedDual:
     @cached_property
     def target_scatter(self) -> Future:
         """A* of one a target pair, for the certificates of the iterations."""
+        return self._sum_of(_target_scatter)
+
+    def _sum_of(self, kernel: Callable[[MetricsDual, Any], np.ndarray]) -> Future:
         submit = self.cluster.submit
-        return self.summed([submit(_target_scatter, dual, self.dtype) for dual in self.duals])
+        running = RunningSum(
+            self.cluster, (submit(kernel, dual, self.dtype) for dual in self.duals)
+        )
+        return submit(_summed, running.parts)
 
-    def summed(self, parts: list[Future]) -> Future:
-        """One sum, a few parts at a time."""
-        while len(parts) > 1:
-            parts = [
-                self.cluster.submit(_summed, parts[i : i + _SUMMED_AT_ONCE])
-                for i in range(0, len(parts), _SUMMED_AT_ONCE)
-            ]
-        return parts[0]
-
-    def parts(self, points: list[Future]) -> list[Future]:
+    def parts(self, points: list[Future]) -> "RunningSum":
         """What is summed at points."""
-        return [
-            self.cluster.submit(_parts, dual, point, self.dtype)
-            for dual, point in zip(self.duals, points, strict=True)
-        ]
+        pairs = zip(self.duals, points, strict=True)
+        return RunningSum(
+            self.cluster,
+            (self.cluster.submit(_parts, dual, point, self.dtype) for dual, point in pairs),
+        )
 
-    def groups_of(self, parts: list[Future], targets: Future | None) -> list[Future]:
+    def groups_of(self, running: "RunningSum", targets: Future | None) -> list[Future]:
         """The metrics, a few bases a task."""
-        if len(parts) > _SUMMED_AT_ONCE:
-            parts = [self.summed(parts)]
+        parts = running.parts
         submit, alpha = self.cluster.submit, self.regularization
         return [submit(_group, parts, targets, b, alpha, self.dtype) for b in self.groups]
 
@@ -201,13 +236,14 @@ class ShardedDual:
     def uniform_start(self) -> list[Future]:
         """The best of gamma = 1/2, 1/4, 1/8, ..."""
         submit = self.cluster.submit
-        pushed = self.summed([submit(_triplet_scatter, dual, self.dtype) for dual in self.duals])
+        pushed = self._sum_of(_triplet_scatter)
 
         def at(size: float) -> tuple[float, None]:
             parts = submit(
                 _uniform_parts, pushed, self.target_scatter, size, self.pull, self.n_triplets
             )
-            return self.evaluation(self.groups_of([parts], None))[0].value, None
+            one = RunningSum(self.cluster, [parts])
+            return self.evaluation(self.groups_of(one, None))[0].value, None
 
         size, _ = best_size(at, self.n_triplets)
         return [submit(_constant, dual, size) for dual in self.duals]
@@ -249,14 +285,14 @@ class ShardedMoves:
         """As in ``Moves``."""
         submit, dual = self.cluster.submit, self.dual
         coefficients = row_coefficients(at.gram, range(self.n_remembered))
-        points, parts = [], []
+        points, running = [], RunningSum(self.cluster)
         for s, its_dual in enumerate(dual.duals):
             remembered = [views[s] for views in self._views]
             move = (at.x[s], at.slacks[s], at.views[s], remembered, coefficients, step)
             points.append(submit(_moved, *move))
             # Moving again takes less time than waiting for it.
-            parts.append(submit(_parts_after, its_dual, dual.dtype, *move))
-        groups = dual.groups_of(parts, dual.target_scatter)
+            running.add(submit(_parts_after, its_dual, dual.dtype, *move))
+        groups = dual.groups_of(running, dual.target_scatter)
         slacks = dual.slacks(points, groups)
         evaluation, slope = dual.evaluation(groups)
         return _Trial(points, evaluation, slacks, evaluation.value, slope)
@@ -517,13 +553,12 @@ def _shard_duals(
         cluster.submit(_partners_outside, its, own) for its, own in zip(found, ranges, strict=True)
     ]
     halo = plan_halo(cluster, shards, outside_numbers)
-    fields = [cluster.submit(_rows_of, part) for part in shards.parts]
     parameters = cluster.put((shards.scaling.mean, regularization, pull))
     duals: list[Future] = []
     for wave in cluster.waves(len(shards)):
         for s in wave:
             its = (shards.parts[s], weights.parts[s], found[s], halo.numbers[s])
-            pieces = collected(cluster, halo, fields, s)
+            pieces = collected(cluster, halo, shards.parts, s, _rows_of)
             duals.append(
                 cluster.submit(_dual, *its, pieces, ranges[s], parameters, on=shards.workers[s])
             )
@@ -535,8 +570,8 @@ def _partners_outside(found: Found, own: tuple[int, int]) -> np.ndarray:
     return outside(np.concatenate([found.targets, found.impostors], axis=1), *own)
 
 
-def _rows_of(shard: Shard) -> np.ndarray:
-    return shard.X
+def _rows_of(shard: Shard, rows: np.ndarray) -> np.ndarray:
+    return shard.X[rows]
 
 
 def _dual(

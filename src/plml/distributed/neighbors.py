@@ -4,8 +4,7 @@ A row's candidates in a shard are found class by class, so that one pass serves 
 targets and the impostors; the nearest over all shards are a merge.
 """
 
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from plml.stages.neighbors import EuclideanIndex
 #: Rows on which the recall is measured.
 _SAMPLE = 256
 #: Queries at a time.
-_QUERY_BLOCK = 4096
+_QUERY_BLOCK = 1024
 
 
 class Wanted(NamedTuple):
@@ -62,7 +61,7 @@ class Queries(NamedTuple):
     X: np.ndarray
     codes: np.ndarray
     numbers: np.ndarray  # within their shard
-    own: np.ndarray  # numbers in the order of the fit
+    own: np.ndarray  # numbers among the rows searched, -1 for strangers
     probes: np.ndarray  # (q, n_cells) cells to look into; empty for all
 
 
@@ -73,81 +72,135 @@ def find_neighbors(
     wanted: Wanted,
     exact: bool,
     seed: int,
+    among: Shards | None = None,
 ) -> tuple[list[Future], dict[str, float]]:
-    """``Found`` of every shard, and the share of true neighbours found, by purpose."""
-    wanted = wanted._replace(graph=min(wanted.graph, shards.n_rows - 1))
+    """``Found`` of every shard, and the share of true neighbours found, by purpose.
+
+    Neighbours are rows of the shards themselves, or of others with the same cells.
+    """
+    if among is None:
+        among, wanted = shards, wanted._replace(graph=min(wanted.graph, shards.n_rows - 1))
+    search = _Search(cluster, shards, among, wanted)
     if exact:
-        everything = [
-            cluster.submit(_all_of, part, int(offset))
-            for part, offset in zip(shards.parts, shards.offsets[:-1], strict=True)
+        queries = [cluster.submit(_all_of, *its) for its in search.asking]
+        return search.exactly(queries), dict.fromkeys(Wanted._fields, 1.0)
+    n_cells, recall = search.calibrated(seed)
+    return search.completed(search.in_cells(n_cells), class_sizes), recall
+
+
+class _Search:
+    """Rows of shards that look for neighbours among those of others, or among themselves."""
+
+    def __init__(self, cluster: Cluster, shards: Shards, among: Shards, wanted: Wanted) -> None:
+        self.cluster = cluster
+        self.shards = shards
+        self.among = among
+        self.wanted = wanted
+        inside = among is shards
+        starts = [int(start) if inside else None for start in shards.offsets[:-1]]
+        #: Every shard, and the number of its first row among those searched.
+        self.asking = list(zip(shards.parts, starts, strict=True))
+        self.searched = list(zip(among.parts, among.offsets[:-1].tolist(), strict=True))
+
+    def exactly(self, queries: list[Future]) -> list[Future]:
+        """``Found`` of some queries, by definition."""
+        submit = self.cluster.submit
+        found: list[Future] = []
+        for wave in self.cluster.waves(len(queries)):
+            for number in wave:
+                candidates = [
+                    submit(_search_exactly, queries[number], *its, self.wanted)
+                    for its in self.searched
+                ]
+                found.append(submit(_merged, None, candidates, self.wanted))
+            self.cluster.wait(found[wave.start :])
+        return found
+
+    def in_cells(self, n_cells: int) -> list[Future]:
+        """``Found`` of every shard, in its rows' nearest cells."""
+        submit, shards = self.cluster.submit, self.among
+        probing = self.cluster.put((shards.centers, shards.shard_of_cell, shards.scaling, n_cells))
+        places = [submit(_indexed, part, probing) for part in shards.parts]
+        n_rows = np.diff(self.shards.offsets).tolist()
+        found: list[Future] = []
+        for wave in self.cluster.waves(len(self.asking)):
+            queries = [submit(_probing, *self.asking[s], probing) for s in wave]
+            looked_into = self.cluster.gather([submit(_shards_of, q, probing) for q in queries])
+            for s, its, numbers in zip(wave, queries, looked_into, strict=True):
+                candidates = []
+                for r in numbers:
+                    sent = submit(_sent, its, probing, r)
+                    offset = int(shards.offsets[r])
+                    candidates.append(submit(_search_cells, sent, places[r], offset, self.wanted))
+                found.append(submit(_merged, n_rows[s], candidates, self.wanted))
+            # Or what all shards send would be in memory at the same time.
+            self.cluster.wait(found[wave.start :])
+        return found
+
+    def completed(self, found: list[Future], class_sizes: np.ndarray) -> list[Future]:
+        """With exact neighbours for the rows whose cells hold too few."""
+        submit = self.cluster.submit
+        expected = self.cluster.put((class_sizes, self.wanted))
+        short = [
+            submit(_short, *its, near, expected)
+            for its, near in zip(self.asking, found, strict=True)
         ]
-        recall = dict.fromkeys(Wanted._fields, 1.0)
-        return _exactly(cluster, shards, everything, wanted), recall
-    n_cells, recall = _calibrated(cluster, shards, wanted, seed)
-    probing = cluster.put((shards.centers, shards.shard_of_cell, shards.scaling, n_cells))
-    places = [cluster.submit(_indexed, part, probing) for part in shards.parts]
-    found: list[Future] = []
-    for wave in cluster.waves(len(shards)):
-        queries = [
-            cluster.submit(_probing, shards.parts[s], int(shards.offsets[s]), probing) for s in wave
+        sizes = self.cluster.gather([submit(_n_queries, some) for some in short])
+        open_shards = [s for s, size in enumerate(sizes) if size]
+        exact = self.exactly([short[s] for s in open_shards])
+        for s, its in zip(open_shards, exact, strict=True):
+            found[s] = submit(_patched, found[s], short[s], its)
+        return found
+
+    def calibrated(self, seed: int) -> tuple[int, dict[str, float]]:
+        """As many cells as a sample needs for the recall wanted, and its recall with them.
+
+        Inside a cell the search misses nothing, so a true neighbour is found if its cell is among
+        the nearest ones of the query: no search is needed to know the recall.
+        """
+        submit = self.cluster.submit
+        rng = np.random.default_rng(seed)
+        sizes = np.diff(self.shards.offsets)
+        shares = rng.multivariate_hypergeometric(sizes, min(_SAMPLE, self.shards.n_rows))
+        samples = [
+            submit(_some_of, *its, int(share), int(rng.integers(2**31)))
+            for its, share in zip(self.asking, shares, strict=True)
         ]
-        looked_into = cluster.gather([cluster.submit(_shards_of, q, probing) for q in queries])
-        for s, its, numbers in zip(wave, queries, looked_into, strict=True):
-            candidates = []
-            for r in numbers:
-                sent = cluster.submit(_sent, its, probing, r)
-                offset = int(shards.offsets[r])
-                candidates.append(cluster.submit(_search_cells, sent, places[r], offset, wanted))
-            n_rows = int(shards.offsets[s + 1] - shards.offsets[s])
-            found.append(cluster.submit(_merged, n_rows, candidates, wanted))
-        cluster.wait(
-            found[wave.start :]
-        )  # or what all shards send would be in memory at the same time
-    return _completed(cluster, shards, found, class_sizes, wanted), recall
+        sample = submit(_joined, samples)
+        truth = [submit(_search_exactly, sample, *its, self.wanted) for its in self.searched]
+        queries, truth = self.cluster.gather((sample, truth))
+        ranks = {
+            purpose: _cell_ranks(
+                self.among,
+                queries,
+                nearest_of([getattr(part, purpose) for part in truth], k, len(queries.X)),
+            )
+            for purpose, k in zip(Wanted._fields, self.wanted, strict=True)
+        }
+        n_cells = 1 + max(
+            int(np.quantile(its, TARGET_RECALL, method="higher")) if len(its) else 0
+            for its in ranks.values()
+        )
+        recall = {
+            purpose: float(np.mean(its < n_cells)) if len(its) else 1.0
+            for purpose, its in ranks.items()
+        }
+        return n_cells, recall
 
 
-def _exactly(
-    cluster: Cluster, shards: Shards, queries: list[Future], wanted: Wanted
-) -> list[Future]:
-    """``Found`` of some queries of every shard."""
-    found: list[Future] = []
-    for wave in cluster.waves(len(queries)):
-        for s in wave:
-            candidates = [
-                cluster.submit(_search_exactly, queries[s], part, int(offset), wanted)
-                for part, offset in zip(shards.parts, shards.offsets[:-1], strict=True)
-            ]
-            found.append(cluster.submit(_merged, None, candidates, wanted))
-        cluster.wait(found[wave.start :])
-    return found
-
-
-def _completed(
-    cluster: Cluster,
-    shards: Shards,
-    found: list[Future],
-    class_sizes: np.ndarray,
-    wanted: Wanted,
-) -> list[Future]:
-    """With exact neighbours for the rows whose cells hold too few."""
-    expected = cluster.put((class_sizes, wanted))
-    short = [
-        cluster.submit(_short, part, its, int(offset), expected)
-        for part, its, offset in zip(shards.parts, found, shards.offsets[:-1], strict=True)
-    ]
-    sizes = cluster.gather([cluster.submit(_n_queries, some) for some in short])
-    open_shards = [s for s, size in enumerate(sizes) if size]
-    exact = _exactly(cluster, shards, [short[s] for s in open_shards], wanted)
-    for s, its in zip(open_shards, exact, strict=True):
-        found[s] = cluster.submit(_patched, found[s], short[s], its)
-    return found
+def _cell_ranks(shards: Shards, queries: Queries, near: Near) -> np.ndarray:
+    """How many centres are nearer to a query than that of its neighbour's cell."""
+    order = nearest_cells(shards.scaling.single(queries.X), shards.centers, len(shards.centers))
+    query, at = np.nonzero(near.numbers >= 0)
+    cells = np.searchsorted(shards.cell_starts, near.numbers[query, at], side="right") - 1
+    return np.argsort(order, axis=1)[query, cells]
 
 
 def _n_queries(queries: Queries) -> int:
     return len(queries.X)
 
 
-def _short(shard: Shard, found: Found, offset: int, expected: Any) -> Queries:
+def _short(shard: Shard, first: int | None, found: Found, expected: Any) -> Queries:
     """The rows that should have more neighbours than were found."""
     class_sizes, wanted = expected
     own = class_sizes[shard.codes]
@@ -157,7 +210,7 @@ def _short(shard: Shard, found: Found, offset: int, expected: Any) -> Queries:
     for numbers, limit in zip(lists, limits, strict=True):
         is_short |= (numbers >= 0).sum(axis=1) < np.minimum(limit, numbers.shape[1])
     chosen = np.flatnonzero(is_short)
-    return Queries(*(part[chosen] for part in _all_of(shard, offset)))
+    return Queries(*(part[chosen] for part in _all_of(shard, first)))
 
 
 def _patched(found: Found, queries: Queries, exact: Found) -> Found:
@@ -167,35 +220,66 @@ def _patched(found: Found, queries: Queries, exact: Found) -> Found:
     return whole
 
 
-def _all_of(shard: Shard, offset: int) -> Queries:
+def _all_of(shard: Shard, first: int | None) -> Queries:
     numbers = np.arange(len(shard.X))
+    own = np.full(len(numbers), -1) if first is None else first + numbers
     nothing = np.empty((len(numbers), 0), dtype=np.int64)
-    return Queries(shard.X, shard.codes, numbers, offset + numbers, nothing)
+    return Queries(shard.X, shard.codes, numbers, own, nothing)
 
 
 def _search_exactly(queries: Queries, shard: Shard, offset: int, wanted: Wanted) -> Candidates:
     """The nearest rows of a shard, by definition; equals by the order of the user."""
-    k = max(wanted)
-    by_class = []
+    classes = []
     for code in np.unique(shard.codes):
         members = np.flatnonzero(shard.codes == code)
         members = members[np.argsort(shard.rows[members])]
-        index = EuclideanIndex(shard.X[members])
-        squared = np.full((len(queries.X), k), np.inf)
-        numbers = np.full((len(queries.X), k), -1, dtype=np.int64)
-        place = np.full(len(shard.X) + 1, -1)
-        place[members] = np.arange(len(members))
-        inside = (queries.own >= offset) & (queries.own < offset + len(shard.X))
-        own = place[np.where(inside, queries.own - offset, -1)]
-        for chosen, its in ((np.flatnonzero(own >= 0), own), (np.flatnonzero(own < 0), None)):
-            found = min(k, len(members) - (its is not None))
-            if found > 0 and len(chosen):
-                d2, at = index.search(
-                    queries.X[chosen], found, None if its is None else its[chosen]
-                )
-                squared[chosen, :found], numbers[chosen, :found] = d2, members[at]
-        by_class.append((int(code), squared, numbers))
-    return _by_purpose(queries, shard.rows, offset, by_class, wanted)
+        classes.append((int(code), members, EuclideanIndex(shard.X[members])))
+
+    def by_class(some: Queries) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
+        inside = (some.own >= offset) & (some.own < offset + len(shard.X))
+        own = np.where(inside, some.own - offset, -1)
+        for code, members, index in classes:
+            yield code, *_nearest_members(some.X, own, members, index, max(wanted))
+
+    return _in_blocks(queries, shard.rows, offset, by_class, wanted)
+
+
+def _nearest_members(
+    X: np.ndarray, own: np.ndarray, members: np.ndarray, index: EuclideanIndex, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances and rows of the k nearest members, the query's own row left out."""
+    squared = np.full((len(X), k), np.inf)
+    numbers = np.full((len(X), k), -1, dtype=np.int64)
+    place = np.full(max(members.max(), own.max(initial=-1)) + 2, -1)
+    place[members] = np.arange(len(members))
+    own = place[own]
+    for chosen, its in ((np.flatnonzero(own >= 0), own), (np.flatnonzero(own < 0), None)):
+        found = min(k, len(members) - (its is not None))
+        if found > 0 and len(chosen):
+            d2, at = index.search(X[chosen], found, None if its is None else its[chosen])
+            squared[chosen, :found], numbers[chosen, :found] = d2, members[at]
+    return squared, numbers
+
+
+def _in_blocks(
+    queries: Queries,
+    rows: np.ndarray,
+    offset: int,
+    by_class: Callable[[Queries], Iterable[tuple[int, np.ndarray, np.ndarray]]],
+    wanted: Wanted,
+) -> Candidates:
+    """Some queries at a time."""
+    parts = []
+    for start in range(0, max(len(queries.X), 1), _QUERY_BLOCK):
+        some = Queries(*(part[start : start + _QUERY_BLOCK] for part in queries))
+        parts.append(_by_purpose(some, rows, offset, by_class(some), wanted))
+    nears = {
+        purpose: Near(
+            *(np.concatenate(p) for p in zip(*(getattr(c, purpose) for c in parts), strict=True))
+        )
+        for purpose in Wanted._fields
+    }
+    return Candidates(queries.numbers, **nears)
 
 
 def _by_purpose(
@@ -263,59 +347,19 @@ def _merged(n_rows: int | None, candidates: list[Candidates], wanted: Wanted) ->
 # --- the nearest cells only ---
 
 
-def _calibrated(
-    cluster: Cluster, shards: Shards, wanted: Wanted, seed: int
-) -> tuple[int, dict[str, float]]:
-    """As many cells as a sample needs for the recall wanted, and its recall with them.
-
-    Inside a cell the search misses nothing, so a true neighbour is found if its cell is among the
-    nearest ones of the query: no search is needed to know the recall.
-    """
-    rng = np.random.default_rng(seed)
-    sizes = np.diff(shards.offsets)
-    shares = rng.multivariate_hypergeometric(sizes, min(_SAMPLE, shards.n_rows))
-    samples = [
-        cluster.submit(_some_of, part, int(offset), int(share), int(rng.integers(2**31)))
-        for part, offset, share in zip(shards.parts, shards.offsets[:-1], shares, strict=True)
-    ]
-    sample = cluster.submit(_joined, samples)
-    truth = [
-        cluster.submit(_search_exactly, sample, part, int(offset), wanted)
-        for part, offset in zip(shards.parts, shards.offsets[:-1], strict=True)
-    ]
-    queries, truth = cluster.gather((sample, truth))
-    order = nearest_cells(shards.scaling.single(queries.X), shards.centers, len(shards.centers))
-    rank = np.argsort(order, axis=1)
-    needed = {}
-    for purpose, k in zip(Wanted._fields, wanted, strict=True):
-        near = nearest_of([getattr(part, purpose) for part in truth], k, len(queries.X))
-        query, at = np.nonzero(near.numbers >= 0)
-        cells = np.searchsorted(shards.cell_starts, near.numbers[query, at], side="right") - 1
-        needed[purpose] = rank[query, cells]
-    n_cells = 1 + max(
-        int(np.quantile(ranks, TARGET_RECALL, method="higher")) if len(ranks) else 0
-        for ranks in needed.values()
-    )
-    recall = {
-        purpose: float(np.mean(ranks < n_cells)) if len(ranks) else 1.0
-        for purpose, ranks in needed.items()
-    }
-    return n_cells, recall
-
-
-def _some_of(shard: Shard, offset: int, size: int, seed: int) -> Queries:
+def _some_of(shard: Shard, first: int | None, size: int, seed: int) -> Queries:
     chosen = np.sort(np.random.default_rng(seed).choice(len(shard.X), size, replace=False))
-    return Queries(*(part[chosen] for part in _all_of(shard, offset)))
+    return Queries(*(part[chosen] for part in _all_of(shard, first)))
 
 
 def _joined(samples: list[Queries]) -> Queries:
     return Queries(*(np.concatenate(parts) for parts in zip(*samples, strict=True)))
 
 
-def _probing(shard: Shard, offset: int, probing: Any) -> Queries:
+def _probing(shard: Shard, first: int | None, probing: Any) -> Queries:
     centers, _, scaling, n_cells = probing
     X = scaling.single(shard.X)
-    queries = _all_of(shard, offset)
+    queries = _all_of(shard, first)
     return queries._replace(X=X, probes=nearest_cells(X, centers, n_cells))
 
 
@@ -342,43 +386,54 @@ class CellIndex:
 
     def __init__(self, shard: Shard, scaling: Scaling) -> None:
         self.rows = shard.rows
-        self.codes = shard.codes
-        self.X = scaling.single(shard.X)
         self.unit = scaling.unit
         self.first_cell = int(shard.cells.min())
-        self.cells = shard.cells - self.first_cell
+        self.n_cells = int(shard.cells.max()) + 1 - self.first_cell
+        X, cells = scaling.single(shard.X), shard.cells - self.first_cell
+        #: For every class its number, and an inverted file of its rows.
+        self.files = [
+            (int(code), _inverted_file(X, cells, self.n_cells, np.flatnonzero(shard.codes == code)))
+            for code in np.unique(shard.codes)
+        ]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "files"}
-
-    @cached_property
-    def files(self) -> list[tuple[int, Any, Any]]:
-        """For every class its number, an inverted file of its rows, and what that borrows."""
         import faiss
-        from faiss.contrib.ivf_tools import add_preassigned
 
-        n_cells, d = int(self.cells.max()) + 1, self.X.shape[1]
-        files = []
-        for code in np.unique(self.codes):
-            members = np.flatnonzero(self.codes == code)
-            # The cells are known; the index's own quantiser is never asked.
-            quantizer = faiss.IndexFlatL2(d)
-            file = faiss.IndexIVFFlat(quantizer, d, n_cells)
-            file.is_trained = True
-            add_preassigned(file, self.X[members], self.cells[members], members)
-            files.append((int(code), file, quantizer))
-        return files
+        files = [(code, faiss.serialize_index(file)) for code, file in self.files]
+        return {**vars(self), "files": files}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import faiss
+
+        vars(self).update(state)
+        self.files = [(code, faiss.deserialize_index(data)) for code, data in state["files"]]
+
+    @property
+    def nbytes(self) -> int:
+        """Of rows and their numbers."""
+        return self.rows.nbytes + sum(file.ntotal * (4 * file.d + 8) for _, file in self.files)
 
     def search(self, queries: Queries, k: int) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
         """Class by class: squared distances and numbers of k near rows."""
         from faiss.contrib.ivf_tools import search_preassigned
 
         probes = queries.probes - self.first_cell
-        probes = np.where((probes >= 0) & (probes <= self.cells.max()), probes, -1)
-        for code, file, _ in self.files:
+        probes = np.where((probes >= 0) & (probes < self.n_cells), probes, -1)
+        for code, file in self.files:
             file.nprobe = probes.shape[1]
             d2, numbers = search_preassigned(file, queries.X, k, probes)
             yield code, d2.astype(np.float64) * self.unit**2, numbers
+
+
+def _inverted_file(X: np.ndarray, cells: np.ndarray, n_cells: int, members: np.ndarray) -> Any:
+    """Of some rows; their cells are known, so the index's own quantiser is never asked."""
+    import faiss
+    from faiss.contrib.ivf_tools import add_preassigned
+
+    file = faiss.index_factory(X.shape[1], f"IVF{n_cells},Flat")
+    file.is_trained = True
+    add_preassigned(file, X[members], cells[members], members)
+    return file
 
 
 def _indexed(shard: Shard, probing: Any) -> CellIndex:
@@ -387,18 +442,9 @@ def _indexed(shard: Shard, probing: Any) -> CellIndex:
 
 def _search_cells(queries: Queries, index: CellIndex, offset: int, wanted: Wanted) -> Candidates:
     """The nearest rows of a shard in the cells that the queries look into."""
-    parts = []
-    for start in range(0, max(len(queries.X), 1), _QUERY_BLOCK):
-        some = Queries(*(part[start : start + _QUERY_BLOCK] for part in queries))
-        by_class = [
-            (code, np.where(numbers + offset == some.own[:, None], np.inf, d2), numbers)
-            for code, d2, numbers in index.search(some, max(wanted) + 1)
-        ]
-        parts.append(_by_purpose(some, index.rows, offset, by_class, wanted))
-    nears = {
-        purpose: Near(
-            *(np.concatenate(p) for p in zip(*(getattr(c, purpose) for c in parts), strict=True))
-        )
-        for purpose in Wanted._fields
-    }
-    return Candidates(queries.numbers, **nears)
+
+    def by_class(some: Queries) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
+        for code, d2, numbers in index.search(some, max(wanted) + 1):
+            yield code, np.where(numbers + offset == some.own[:, None], np.inf, d2), numbers
+
+    return _in_blocks(queries, index.rows, offset, by_class, wanted)

@@ -16,8 +16,8 @@ _ROWS_A_CELL = 40
 _MOST_TRAINING_ROWS = 2**17
 #: Rows below which a shard is not worth its messages.
 _FEWEST_ROWS = 256
-#: What a row takes in the busiest task, relative to the row itself.
-_WORKING_COPIES = 12
+#: What an entry of a row takes in the busiest task: six copies in float64, whatever its own type.
+_WORKING_BYTES = 48
 
 
 class Shard(NamedTuple):
@@ -60,12 +60,12 @@ class Scaling(NamedTuple):
         return np.ascontiguousarray((X - self.mean) / self.unit, dtype=np.float32)
 
 
-def n_shards_for(cluster: Cluster, table: Table) -> int:
-    """One a thread, or more where a thread's share of memory asks for it."""
+def n_shards_for(cluster: Cluster, table: Table, n_rows: int) -> int:
+    """For rows of a table: one a thread, or more where a thread's memory asks for it."""
     n_threads = len(cluster.workers())
-    bytes_a_row = _WORKING_COPIES * (table.n_features + 64) * table.dtype.itemsize
-    for_memory = int(np.ceil(table.n_rows * bytes_a_row / cluster.memory_a_thread()))
-    return max(1, min(max(n_threads, for_memory), table.n_rows // _FEWEST_ROWS))
+    bytes_a_row = _WORKING_BYTES * (table.n_features + 64)
+    for_memory = int(np.ceil(n_rows * bytes_a_row / cluster.memory_a_thread()))
+    return max(1, min(max(n_threads, for_memory), n_rows // _FEWEST_ROWS))
 
 
 def make_shards(cluster: Cluster, table: Table, n_shards: int, seed: int) -> Shards:
@@ -79,17 +79,30 @@ def make_shards(cluster: Cluster, table: Table, n_shards: int, seed: int) -> Sha
     workers = [places[s * len(places) // n_shards] for s in range(n_shards)]
     quantizer = cluster.put((centers, shard_of_cell, scaling))
     starts = offsets_of(table.sizes)
-    routed = [
-        cluster.submit(_route, block, int(start), quantizer)
-        for block, start in zip(table.blocks, starts[:-1], strict=True)
+    pieces: list[list[Future]] = [[] for _ in range(n_shards)]
+    for block, start in zip(table.blocks, starts[:-1], strict=True):
+        routed = cluster.submit(_route, block, int(start), quantizer)
+        for s, its in enumerate(pieces):  # at once, while the block is in memory
+            its.append(cluster.submit(pick, routed, s))
+    parts = [
+        cluster.submit(_assembled, its, on=worker)
+        for its, worker in zip(pieces, workers, strict=True)
     ]
-    parts = []
-    for s in range(n_shards):
-        pieces = [cluster.submit(pick, pieces, s) for pieces in routed]
-        parts.append(cluster.submit(_assembled, pieces, on=workers[s]))
+    return laid_out(cluster, parts, workers, centers, shard_of_cell, scaling)
+
+
+def laid_out(
+    cluster: Cluster,
+    parts: list[Future],
+    workers: list[str],
+    centers: np.ndarray,
+    shard_of_cell: np.ndarray,
+    scaling: Scaling,
+) -> Shards:
+    """Shards of rows in the order of their cells."""
     counts = sum(cluster.gather([cluster.submit(_cell_counts, p, len(centers)) for p in parts]))
     cell_starts = offsets_of(counts)
-    firsts = np.searchsorted(shard_of_cell, np.arange(n_shards + 1))
+    firsts = np.searchsorted(shard_of_cell, np.arange(len(parts) + 1))
     return Shards(parts, workers, cell_starts[firsts], centers, shard_of_cell, cell_starts, scaling)
 
 
@@ -98,7 +111,7 @@ def _cells(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centres of 2 sqrt(n) cells, and how much of a sample lies in each."""
     n_cells = max(1, int(2 * np.sqrt(table.n_rows)))
-    bytes_a_row = _WORKING_COPIES * table.n_features * np.dtype(np.float32).itemsize
+    bytes_a_row = _WORKING_BYTES * table.n_features
     in_memory = int(min(cluster.memory_a_thread() / bytes_a_row, _MOST_TRAINING_ROWS))
     wanted = min(_ROWS_A_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, max(in_memory, n_cells))
     rng = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from plml.stages.metrics import MetricsDual
 from plml.stages.weights import RowWeightProblem, WeightProblem
 
 #: Containers that are looked into.
-_OURS = (CellIndex, Edges, MetricsDual, PairOperator, RowWeightProblem, WeightProblem)
+_OURS = (Edges, MetricsDual, PairOperator, RowWeightProblem, WeightProblem)
 
 
 def n_bytes(value: Any, seen: set[int] | None = None) -> int:
@@ -38,6 +38,11 @@ def n_bytes(value: Any, seen: set[int] | None = None) -> int:
 @sizeof.register(_OURS)
 def _(value: Any) -> int:
     return n_bytes(value)
+
+
+@sizeof.register(CellIndex)
+def _(value: Any) -> int:
+    return value.nbytes
 
 
 @sizeof.register(sparse.sparray)
