@@ -1,7 +1,7 @@
 """Progress of long work: a bar where rich is installed, a line now and then where it is not."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import log
 from time import perf_counter
@@ -32,6 +32,23 @@ def gap_progress(title: str, tol: float, verbose: int) -> Iterator[Callback]:
             text += f"gap {record.gap:.1e}"
             advance(text + time_to_go(record.seconds, fraction), fraction)
             return False
+
+        yield show
+
+
+@contextmanager
+def piece_progress(title: str, n_pieces: int, verbose: int) -> Iterator[Callable[[int], None]]:
+    """A function that shows how many of some pieces of work are done."""
+    if not verbose:
+        yield lambda n_done: None
+        return
+    start = perf_counter()
+    with task_progress() as advance:
+
+        def show(n_done: int) -> None:
+            fraction = n_done / n_pieces
+            text = f"{title}: {n_done} of {n_pieces}"
+            advance(text + time_to_go(perf_counter() - start, fraction), fraction)
 
         yield show
 

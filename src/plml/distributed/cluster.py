@@ -9,10 +9,19 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from distributed import Client, Future, LocalCluster, default_client, get_worker, span
+from distributed import (
+    Client,
+    Future,
+    LocalCluster,
+    as_completed,
+    default_client,
+    get_worker,
+    span,
+)
 from psutil import Process  # type: ignore[import-untyped]
 
 from plml.backend.arrays import working_memory
+from plml.progress import piece_progress
 
 #: Of glibc's mallopt.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -65,10 +74,12 @@ class Cluster:
     Parameters
     ----------
     client : Client
+    verbose : show how far a stage is
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, verbose: int = 0) -> None:
         self.client = client
+        self.verbose = verbose
         self.stage = "plml"
 
     @contextmanager
@@ -104,10 +115,21 @@ class Cluster:
         """Until all are there; the error of one that failed."""
         self.gather([self.submit(_is_there, future) for future in futures])
 
-    def waves(self, n_pieces: int) -> list[range]:
+    def watched(self, futures: list[Future]) -> list[Any]:
+        """``gather`` of work that takes long."""
+        with piece_progress(self.stage, len(futures), self.verbose) as show:
+            for n_done, _ in enumerate(as_completed(futures), 1):
+                show(n_done)
+        return self.gather(futures)
+
+    def waves(self, n_pieces: int) -> Iterator[range]:
         """Pieces of work a few at a time, where not all of them fit into memory together."""
         size = 4 * len(self.workers())
-        return [range(i, min(i + size, n_pieces)) for i in range(0, n_pieces, size)]
+        with piece_progress(self.stage, n_pieces, self.verbose) as show:
+            for first in range(0, n_pieces, size):
+                wave = range(first, min(first + size, n_pieces))
+                yield wave
+                show(wave.stop)
 
     def workers(self) -> list[str]:
         """Addresses, one a thread."""

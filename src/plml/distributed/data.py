@@ -184,7 +184,7 @@ def _surveyed(
     cluster: Cluster, blocks: list[Future], names: np.ndarray | None
 ) -> tuple[list[Future], list[_Survey]]:
     """Blocks that have rows, and what they say; the first complaint of any is raised."""
-    found = cluster.gather([cluster.submit(_survey, block, names) for block in blocks])
+    found = cluster.watched([cluster.submit(_survey, block, names) for block in blocks])
     for number, survey in enumerate(found):
         if isinstance(survey, str):
             raise ValueError(f"{survey} (in block {number} of X)")

@@ -80,7 +80,7 @@ class ShardedDual:
     n_triplets : of all shards
     regularization, pull : alpha_1, alpha_2
     groups : slices of the basis metrics that are decomposed together
-    dtype : of the products
+    dtype : of the products; those of certificates are in float64
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ShardedDual:
         regularization: float,
         pull: float,
         groups: list[slice],
-        dtype: Any,
+        dtype: Any = np.float64,
     ) -> None:
         self.cluster = cluster
         self.duals = duals
@@ -100,6 +100,11 @@ class ShardedDual:
         self.pull = pull
         self.groups = groups
         self.dtype = dtype
+
+    def iterating(self, dtype: Any) -> "ShardedDual":
+        """The same problem for the iterations of a solver."""
+        weights = self.regularization, self.pull
+        return ShardedDual(self.cluster, self.duals, self.n_triplets, *weights, self.groups, dtype)
 
     @cached_property
     def target_scatter(self) -> Future:
@@ -256,7 +261,25 @@ def _losses(dual: MetricsDual, groups: list[Group], dtype: Any) -> tuple[float, 
     return float(hinge), float(pulled)
 
 
-def shard_duals(
+def sharded_dual(
+    cluster: Cluster,
+    shards: Shards,
+    found: list[Future],
+    weights: LearnedWeights,
+    regularization: float,
+    pull: float,
+    n_bases: int,
+) -> ShardedDual:
+    """The dual of the triplets of all shards."""
+    duals = _shard_duals(cluster, shards, found, weights, regularization, pull)
+    sizes = cluster.gather([cluster.submit(_n_triplets, dual) for dual in duals])
+    duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
+    cuts = np.array_split(np.arange(n_bases), min(n_bases, len(cluster.workers())))
+    groups = [slice(int(cut[0]), int(cut[-1]) + 1) for cut in cuts]
+    return ShardedDual(cluster, duals, sum(sizes), regularization, pull, groups)
+
+
+def _shard_duals(
     cluster: Cluster,
     shards: Shards,
     found: list[Future],
@@ -312,5 +335,5 @@ def _dual(
     return MetricsDual(PairOperator(X, W, triplets.pairs), triplets, regularization, pull)
 
 
-def n_triplets_of(dual: MetricsDual) -> int:
+def _n_triplets(dual: MetricsDual) -> int:
     return len(dual.triplets.target)

@@ -13,8 +13,10 @@ from sklearn.utils import check_random_state
 from plml.distributed.anchors import distributed_anchors
 from plml.distributed.cluster import Cluster, connected, offsets_of, pick
 from plml.distributed.data import Table, read_table
+from plml.distributed.dual import sharded_dual
 from plml.distributed.graph import build_graph, scales_of
 from plml.distributed.landmarks import (
+    FEWEST_LANDMARKS,
     MOST_LANDMARKS,
     Rule,
     choose_landmarks,
@@ -62,7 +64,7 @@ def fit(
     model._validate_params()
     _check_parameters(model)
     _check_numbers(model, n_shards, n_landmarks)
-    cluster = Cluster(connected(model.n_jobs))
+    cluster = Cluster(connected(model.n_jobs), model.verbose)
     with all_or_nothing(model):
         begin_fit(model, 2)
         _fit(cluster, model, X, y, n_shards, n_landmarks or MOST_LANDMARKS)
@@ -111,26 +113,24 @@ def _fit(
         exact = _is_exact(model.neighbor_search, table)
         wanted = Wanted(_graph_neighbors(model), model.n_targets, model.n_impostors)
         found, recall = find_neighbors(cluster, shards, table.class_sizes, wanted, exact, seed)
-    limits = {"dtype": table.dtype, "tol": model.tol, "max_iter": model.max_iter}
     stage = _WeightsStage(cluster, model, table, anchors, exact, seed)
     if n_landmarks < table.n_rows:
         weights, its_recall = stage.on_landmarks(shards, n_landmarks)
         recall |= its_recall
     else:
         weights = stage.on_all_rows(shards, found)
-    with cluster.doing("stage-metrics"), model._stage("stage 2, metrics", model.tol) as callback:
-        metrics = learn_metrics(
-            cluster,
-            shards,
-            found,
-            weights,
-            model.regularization,
-            model.pull,
-            n_bases=len(anchors),
-            largest=table.largest,
-            callback=callback,
-            **limits,
-        )
+    with cluster.doing("stage-metrics"):
+        penalties = model.regularization, model.pull
+        dual = sharded_dual(cluster, shards, found, weights, *penalties, len(anchors))
+        with model._stage("stage 2, metrics", model.tol) as callback:
+            metrics = learn_metrics(
+                dual,
+                dtype=table.dtype,
+                largest=table.largest,
+                tol=model.tol,
+                max_iter=model.max_iter,
+                callback=callback,
+            )
     scales = scales_of(cluster, found)
     _set_fitted(cluster, model, table, shards, scales, weights, metrics, anchors)
     model.neighbor_recall_ = recall
@@ -181,7 +181,7 @@ class _WeightsStage:
         """The same on some of the rows, and the rule for new points on the others."""
         cluster, model = self.cluster, self.model
         with cluster.doing("landmarks"):
-            n_shards = n_shards_for(cluster, self.table, n_landmarks)
+            n_shards = n_shards_for(cluster, self.table, n_landmarks, FEWEST_LANDMARKS)
             landmarks = choose_landmarks(cluster, shards, n_landmarks, n_shards, self.seed)
             found, _ = self._near(landmarks.shards)
             near, recall = self._near(shards, landmarks.shards)

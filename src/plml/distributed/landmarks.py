@@ -17,6 +17,8 @@ from plml.stages.weights import QueryWeightProblem, learn_weights, query_similar
 
 #: As many as there are rows, up to this.
 MOST_LANDMARKS = 2**18
+#: In a shard: below, an iteration takes less time than its messages.
+FEWEST_LANDMARKS = 2**12
 
 
 class Landmarks(NamedTuple):

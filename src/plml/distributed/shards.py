@@ -60,9 +60,9 @@ class Scaling(NamedTuple):
         return np.ascontiguousarray((X - self.mean) / self.unit, dtype=np.float32)
 
 
-def n_shards_for(cluster: Cluster, table: Table, n_rows: int) -> int:
+def n_shards_for(cluster: Cluster, table: Table, n_rows: int, fewest: int = _FEWEST_ROWS) -> int:
     """For rows of a table: one a thread, or more where a thread's memory asks for it."""
-    n_threads = len(cluster.workers())
+    n_threads = min(len(cluster.workers()), n_rows // fewest)
     bytes_a_row = _WORKING_BYTES * (table.n_features + 64)
     for_memory = int(np.ceil(n_rows * bytes_a_row / cluster.memory_a_thread()))
     return max(1, min(max(n_threads, for_memory), n_rows // _FEWEST_ROWS))
@@ -100,7 +100,7 @@ def laid_out(
     scaling: Scaling,
 ) -> Shards:
     """Shards of rows in the order of their cells."""
-    counts = sum(cluster.gather([cluster.submit(_cell_counts, p, len(centers)) for p in parts]))
+    counts = sum(cluster.watched([cluster.submit(_cell_counts, p, len(centers)) for p in parts]))
     cell_starts = offsets_of(counts)
     firsts = np.searchsorted(shard_of_cell, np.arange(len(parts) + 1))
     return Shards(parts, workers, cell_starts[firsts], centers, shard_of_cell, cell_starts, scaling)
