@@ -1,6 +1,6 @@
 """A Parquet data set several times larger than the memory of the workers: fit and predict.
 
-    python benchmarks/dask_parquet.py [--gigabytes 6.5] [--memory 1024] [--out FILE]
+    python benchmarks/dask_parquet.py [--gigabytes 3.3] [--memory 1024] [--out FILE]
 
 Writes the data set first (rows of four clouds, two classes that interleave in each), then starts
 two workers with a memory limit in MiB, fits PLML to it, and predicts a second data set, block by
@@ -32,9 +32,9 @@ N_CLOUDS = 4
 RANK = 4
 NOISE = 0.1
 ROWS_A_FILE = 4_096
-N_TEST = 4_096
+N_TEST = 2_048
 #: Libraries take half of such small workers, which Dask's defaults (0.6, 0.7) do not expect.
-MEMORY = {"distributed.worker.memory.target": 0.2, "distributed.worker.memory.spill": 0.6}
+MEMORY = {"distributed.worker.memory.target": 0.15, "distributed.worker.memory.spill": 0.5}
 
 
 def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -53,12 +53,12 @@ def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X / np.float32(np.sqrt(N_FEATURES)), y
 
 
-def write(folder: Path, n_rows: int, seed: int) -> int:
+def write(folder: Path, n_rows: int, seed: int, rows_a_file: int = ROWS_A_FILE) -> int:
     """Parquet files, and their bytes in memory."""
     folder.mkdir()
     total = 0
-    for number, start in enumerate(range(0, n_rows, ROWS_A_FILE)):
-        X, y = rows(min(ROWS_A_FILE, n_rows - start), seed + number)
+    for number, start in enumerate(range(0, n_rows, rows_a_file)):
+        X, y = rows(min(rows_a_file, n_rows - start), seed + number)
         X = X.astype(np.float64)  # what most tables hold
         frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(N_FEATURES)])
         frame["label"] = y
@@ -98,7 +98,7 @@ class Watch:
 def main() -> None:
     """Write, fit, predict, report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--gigabytes", type=float, default=6.5)
+    parser.add_argument("--gigabytes", type=float, default=3.3)
     parser.add_argument("--memory", type=float, default=1024, help="MiB a worker")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--folder", type=Path, help="for the data and what is spilled")
@@ -108,7 +108,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         place = Path(folder)
         size = write(place / "train", n_rows, 1_000)
-        write(place / "test", N_TEST, 900_000)
+        write(place / "test", N_TEST, 900_000, rows_a_file=512)
         dask.config.set({"temporary-directory": str(place / "spill"), **MEMORY})
         cluster = LocalCluster(
             n_workers=2, threads_per_worker=1, memory_limit=limit, dashboard_address=":0"

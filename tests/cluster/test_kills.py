@@ -2,6 +2,7 @@
 
 import os
 import signal
+from threading import Timer
 
 import dask.array as da
 import numpy as np
@@ -25,7 +26,8 @@ class Killer:
             workers = self.client.scheduler_info(n_workers=-1)["workers"]
             pids = self.client.run(os.getpid)
             address = max(workers, key=lambda a: workers[a]["metrics"]["managed_bytes"])
-            os.kill(pids[address], signal.SIGKILL)
+            # A moment later: the next iteration has begun, and tasks are running.
+            Timer(0.05, os.kill, (pids[address], signal.SIGKILL)).start()
             self.killed.append(address)
 
 

@@ -46,11 +46,11 @@ def connected(n_jobs: int | None = None) -> Client:
     """The user's client, or one of a ``LocalCluster`` with a worker a core."""
     with suppress(ValueError):
         return _with_workers(default_client())
-    if not _own:
+    if not _own or _own[0].status != "running":
         from joblib import effective_n_jobs
 
         workers = effective_n_jobs(-1 if n_jobs is None else n_jobs)
-        _own.append(Client(LocalCluster(n_workers=workers, threads_per_worker=1)))
+        _own[:] = [Client(LocalCluster(n_workers=workers, threads_per_worker=1))]
     return _own[0]
 
 

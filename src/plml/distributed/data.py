@@ -18,6 +18,7 @@ from plml.estimators._validation import (
     column_names,
     finite,
     largest_safe,
+    numbers,
     safe_floats,
 )
 
@@ -78,7 +79,7 @@ def read_table(cluster: Cluster, X: Any, y: Any) -> Table:
         labels = _labels(cluster, parts, y)
     while True:
         read = [
-            cluster.submit(_read, part, label, dtype)
+            cluster.submit(_read, part, label, dtype, names)
             for part, label in zip(parts, labels, strict=True)
         ]
         read, surveys = _surveyed(cluster, read, names)
@@ -123,7 +124,7 @@ def row_blocks(X: Any) -> list[Any]:
 
 def _parts(cluster: Cluster, X: Any) -> list[Future]:
     if X.ndim != 2 or not X.shape[1]:
-        raise ValueError(f"X must have rows and at least one column, got {X.ndim} dimension(s)")
+        raise ValueError(f"X must have two dimensions and at least one column, got {X.shape}")
     return cluster.client.compute(row_blocks(X))
 
 
@@ -174,8 +175,12 @@ def _float_type(X: Any) -> np.dtype:
     return np.dtype(np.float32 if all(dtype == np.float32 for dtype in dtypes) else np.float64)
 
 
-def _read(X: Any, y: Any, dtype: np.dtype) -> Block:
-    X = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
+def _read(X: Any, y: Any, dtype: np.dtype, names: np.ndarray | None) -> Block | str:
+    """A block in a dtype, or what is wrong with it."""
+    try:
+        X = numbers(X, names)
+    except (ValueError, TypeError) as error:
+        return str(error)
     y = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
     return Block(np.ascontiguousarray(X, dtype=dtype), y)
 
@@ -187,20 +192,21 @@ def _surveyed(
     found = cluster.watched([cluster.submit(_survey, block, names) for block in blocks])
     for number, survey in enumerate(found):
         if isinstance(survey, str):
-            raise ValueError(f"{survey} (in block {number} of X)")
+            raise ValueError(f"{survey} (in block {number})")
     if sum(survey.n_rows for survey in found) < 2:
         raise ValueError("Found fewer than two samples, where at least 2 are required")
     filled = [number for number, survey in enumerate(found) if survey.n_rows]
     return [blocks[number] for number in filled], [found[number] for number in filled]
 
 
-def _survey(block: Block, names: np.ndarray | None) -> _Survey | str:
+def _survey(block: Block | str, names: np.ndarray | None) -> _Survey | str:
+    if isinstance(block, str):
+        return block
     try:
         X = finite(block.X, names)
         if block.X.dtype == np.float64:
             safe_floats(X, names)
-        missing = block.codes != block.codes
-        if np.any(missing) or any(label is None for label in block.codes.ravel()[:1]):
+        if _any_missing(block.codes):
             raise ValueError("Input y contains NaN")
         labels, counts = np.unique(block.codes, return_counts=True)
     except (ValueError, TypeError) as error:
@@ -210,6 +216,16 @@ def _survey(block: Block, names: np.ndarray | None) -> _Survey | str:
         return _Survey(0, nothing, nothing, nothing, labels, counts)
     total = X.sum(axis=0, dtype=np.float64)
     return _Survey(len(X), total, X.min(axis=0), X.max(axis=0), labels, counts)
+
+
+def _any_missing(labels: np.ndarray) -> bool:
+    if labels.dtype != object:
+        return bool(np.any(labels != labels))
+    # What pandas calls missing is not even equal to itself in a way that can be asked for.
+    return any(
+        label is None or type(label).__name__ == "NAType" or label != label
+        for label in labels.ravel()
+    )
 
 
 def _classes(surveys: list[_Survey]) -> tuple[np.ndarray, np.ndarray]:

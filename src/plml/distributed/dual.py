@@ -271,8 +271,7 @@ def sharded_dual(
     n_bases: int,
 ) -> ShardedDual:
     """The dual of the triplets of all shards."""
-    duals = _shard_duals(cluster, shards, found, weights, regularization, pull)
-    sizes = cluster.gather([cluster.submit(_n_triplets, dual) for dual in duals])
+    duals, sizes = _shard_duals(cluster, shards, found, weights, regularization, pull)
     duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
     cuts = np.array_split(np.arange(n_bases), min(n_bases, len(cluster.workers())))
     groups = [slice(int(cut[0]), int(cut[-1]) + 1) for cut in cuts]
@@ -286,8 +285,8 @@ def _shard_duals(
     weights: LearnedWeights,
     regularization: float,
     pull: float,
-) -> list[Future]:
-    """``MetricsDual`` of every shard's triplets, with the rows of others that these reach."""
+) -> tuple[list[Future], list[int]]:
+    """``MetricsDual`` of every shard's triplets, with the rows of others, and their number."""
     ranges = list(zip(shards.offsets[:-1].tolist(), shards.offsets[1:].tolist(), strict=True))
     outside_numbers = [
         cluster.submit(_partners_outside, its, own) for its, own in zip(found, ranges, strict=True)
@@ -295,6 +294,7 @@ def _shard_duals(
     halo = plan_halo(cluster, shards, outside_numbers)
     parameters = cluster.put((shards.scaling.mean, regularization, pull))
     duals: list[Future] = []
+    sizes: list[int] = []
     for wave in cluster.waves(len(shards)):
         for s in wave:
             its = (shards.parts[s], weights.parts[s], found[s], halo.numbers[s])
@@ -302,8 +302,8 @@ def _shard_duals(
             duals.append(
                 cluster.submit(_dual, *its, pieces, ranges[s], parameters, on=shards.workers[s])
             )
-        cluster.wait(duals[wave.start :])
-    return duals
+        sizes += cluster.gather([cluster.submit(_n_triplets, duals[s]) for s in wave])
+    return duals, sizes
 
 
 def _partners_outside(found: Found, own: tuple[int, int]) -> np.ndarray:

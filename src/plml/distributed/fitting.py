@@ -18,14 +18,14 @@ from plml.distributed.graph import build_graph, scales_of
 from plml.distributed.landmarks import (
     FEWEST_LANDMARKS,
     MOST_LANDMARKS,
-    Rule,
+    ExtensionRule,
     choose_landmarks,
     extended_weights,
 )
 from plml.distributed.metrics import learn_metrics
 from plml.distributed.neighbors import Wanted, find_neighbors
 from plml.distributed.queries import ShardedQueries, TrainingSide, training_squares
-from plml.distributed.shards import Shard, Shards, make_shards, n_shards_for
+from plml.distributed.shards import FEWEST_ROWS, Shard, Shards, make_shards, n_shards_for
 from plml.distributed.weights import LearnedWeights, learn_weights
 from plml.estimators._base import all_or_nothing
 from plml.estimators._callbacks import begin_fit, end_fit
@@ -86,7 +86,8 @@ def _check_parameters(model: Any) -> None:
 def _check_numbers(model: Any, n_shards: int | None, n_landmarks: int | None) -> None:
     fewest = {"n_shards": 1, "n_landmarks": 1 + _graph_neighbors(model)}
     for (name, least), value in zip(fewest.items(), (n_shards, n_landmarks), strict=True):
-        if value is not None and (not isinstance(value, Integral) or value < least):
+        is_number = isinstance(value, Integral) and not isinstance(value, bool)
+        if value is not None and (not is_number or value < least):
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
@@ -107,21 +108,24 @@ def _fit(
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
     with cluster.doing("shards"):
         n_shards = n_shards or n_shards_for(cluster, table, table.n_rows)
+        n_shards = max(1, min(n_shards, table.n_rows // FEWEST_ROWS))
         shards = make_shards(cluster, table, n_shards, seed)
         table = table._replace(blocks=[])  # the rows are in the shards
     with cluster.doing("neighbors"):
         exact = _is_exact(model.neighbor_search, table)
         wanted = Wanted(_graph_neighbors(model), model.n_targets, model.n_impostors)
         found, recall = find_neighbors(cluster, shards, table.class_sizes, wanted, exact, seed)
+        scales = scales_of(cluster, found)
     stage = _WeightsStage(cluster, model, table, anchors, exact, seed)
     if n_landmarks < table.n_rows:
         weights, its_recall = stage.on_landmarks(shards, n_landmarks)
         recall |= its_recall
     else:
-        weights = stage.on_all_rows(shards, found)
+        weights = stage.on_all_rows(shards, found, scales)
     with cluster.doing("stage-metrics"):
         penalties = model.regularization, model.pull
         dual = sharded_dual(cluster, shards, found, weights, *penalties, len(anchors))
+        del found
         with model._stage("stage 2, metrics", model.tol) as callback:
             metrics = learn_metrics(
                 dual,
@@ -131,8 +135,8 @@ def _fit(
                 max_iter=model.max_iter,
                 callback=callback,
             )
-    scales = scales_of(cluster, found)
-    _set_fitted(cluster, model, table, shards, scales, weights, metrics, anchors)
+    with cluster.doing("queries"):
+        _set_fitted(cluster, model, table, shards, scales, weights, metrics, anchors)
     model.neighbor_recall_ = recall
 
 
@@ -155,11 +159,13 @@ class _WeightsStage:
         self.exact = exact
         self.seed = seed
 
-    def on_all_rows(self, shards: Shards, found: list[Future]) -> LearnedWeights:
+    def on_all_rows(
+        self, shards: Shards, found: list[Future], scales: list[Future]
+    ) -> LearnedWeights:
         """The steps of one machine, with an exchange at the borders of the shards."""
         model = self.model
         with self.cluster.doing("neighbors"):
-            graph = build_graph(self.cluster, shards, found, model.n_graph_neighbors)
+            graph = build_graph(self.cluster, shards, found, scales, model.n_graph_neighbors)
         stage = model._stage("stage 1, weights", model.tol)
         with self.cluster.doing("stage-weights"), stage as callback:
             return learn_weights(
@@ -184,10 +190,11 @@ class _WeightsStage:
             n_shards = n_shards_for(cluster, self.table, n_landmarks, FEWEST_LANDMARKS)
             landmarks = choose_landmarks(cluster, shards, n_landmarks, n_shards, self.seed)
             found, _ = self._near(landmarks.shards)
+            scales = scales_of(cluster, found)
             near, recall = self._near(shards, landmarks.shards)
-        learned = self.on_all_rows(landmarks.shards, found)
+        learned = self.on_all_rows(landmarks.shards, found, scales)
         with cluster.doing("landmarks"):
-            rule = Rule(
+            rule = ExtensionRule(
                 self.anchors,
                 model.locality,
                 model.smoothness,
@@ -195,7 +202,6 @@ class _WeightsStage:
                 model.tol,
                 model.max_iter,
             )
-            scales = scales_of(cluster, found)
             parts = extended_weights(cluster, shards, landmarks, near, learned.parts, scales, rule)
         return learned._replace(parts=parts), {"landmarks": recall["graph"]}
 
@@ -251,7 +257,7 @@ def _set_fitted(
     squares = [cluster.submit(training_squares, part, M) for part in shards.parts]
     chunks = tuple(table.sizes)
     side = TrainingSide(shards.parts, weights.parts, scales, squares, shards.n_rows, chunks)
-    model._sharded = ShardedQueries(model, side)
+    model._sharded = ShardedQueries(model, side, cluster.client)
     model._class_sizes = table.class_sizes
     model._fit_X = model._fit_codes = model._scales = Elsewhere(shards.n_rows)
     model.weights_ = _in_user_order(cluster, side, len(anchors), table.dtype)
@@ -327,8 +333,7 @@ def collect(model: Any) -> Any:
     if sharded is None:
         return model
     side: TrainingSide = sharded.side
-    client = connected()
-    shards, weights, scales = client.gather((side.shards, side.weights, side.scales))
+    shards, weights, scales = sharded.client().gather((side.shards, side.weights, side.scales))
     order = np.argsort(np.concatenate([shard.rows for shard in shards]))
     model._fit_X = np.concatenate([shard.X for shard in shards])[order]
     model._fit_codes = np.concatenate([shard.codes for shard in shards])[order]

@@ -30,7 +30,7 @@ class Similar(NamedTuple):
     similarity: np.ndarray
 
 
-class Rows(NamedTuple):
+class SimilarityRows(NamedTuple):
     """A shard's rows of S, columns in the order of the fit, and the columns outside."""
 
     row: np.ndarray
@@ -43,16 +43,18 @@ class Graph(NamedTuple):
     """L by shard: (own rows, own rows and halo) sparse arrays."""
 
     laplacians: list[Future]
-    scales: list[Future]
     halo: Halo
 
 
 def build_graph(
-    cluster: Cluster, shards: Shards, found: list[Future], n_graph_neighbors: int
+    cluster: Cluster,
+    shards: Shards,
+    found: list[Future],
+    scales: list[Future],
+    n_graph_neighbors: int,
 ) -> Graph:
     """The union of the k-NN graph; an edge is handed to the shards of both its ends."""
     n, offsets = len(shards), shards.offsets
-    scales = scales_of(cluster, found)
     edges = [
         cluster.submit(_edges, its, scales[s], offsets, s, n_graph_neighbors)
         for s, its in enumerate(found)
@@ -72,7 +74,7 @@ def build_graph(
         cluster.submit(_laplacian, its, halo.numbers[s], _range(shards, s))
         for s, its in enumerate(rows)
     ]
-    return Graph(laplacians, scales, halo)
+    return Graph(laplacians, halo)
 
 
 def scales_of(cluster: Cluster, found: list[Future]) -> list[Future]:
@@ -115,7 +117,7 @@ def _similarities(edges: Edges, head_scales: np.ndarray, offset: int) -> Similar
     return Similar(edges.tail, edges.head, similarity)
 
 
-def _joined(out: list[Similar], into: list[Similar], own: tuple[int, int]) -> Rows:
+def _joined(out: list[Similar], into: list[Similar], own: tuple[int, int]) -> SimilarityRows:
     """Rows of S = max(S, S^T): what a shard found, and what others found of it."""
     first, last = own
     row = np.concatenate([*(e.tail for e in out), *(e.head for e in into)]) - first
@@ -128,14 +130,14 @@ def _joined(out: list[Similar], into: list[Similar], own: tuple[int, int]) -> Ro
     is_first[1:] = (np.diff(row) != 0) | (np.diff(column) != 0)
     keep = is_first & (similarity != 0)
     row, column, similarity = row[keep], column[keep], similarity[keep]
-    return Rows(row, column, similarity, outside(column, first, last))
+    return SimilarityRows(row, column, similarity, outside(column, first, last))
 
 
-def _outside(rows: Rows) -> np.ndarray:
+def _outside(rows: SimilarityRows) -> np.ndarray:
     return rows.outside
 
 
-def _laplacian(rows: Rows, halo: np.ndarray, own: tuple[int, int]) -> sparse.csr_array:
+def _laplacian(rows: SimilarityRows, halo: np.ndarray, own: tuple[int, int]) -> sparse.csr_array:
     """Rows of L = D - S, the shard's own columns first."""
     first, last = own
     n = last - first

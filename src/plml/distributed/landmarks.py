@@ -29,7 +29,7 @@ class Landmarks(NamedTuple):
     offsets: np.ndarray  # their numbers among the landmarks: those of shard s start at offsets[s]
 
 
-class Rule(NamedTuple):
+class ExtensionRule(NamedTuple):
     """Equation 4 for one row."""
 
     anchors: np.ndarray
@@ -91,7 +91,7 @@ def extended_weights(
     near: list[Future],
     weights: list[Future],
     scales: list[Future],
-    rule: Rule,
+    rule: ExtensionRule,
 ) -> list[Future]:
     """Weights of all rows.
 
@@ -99,7 +99,7 @@ def extended_weights(
     ----------
     near : ``Found`` of every shard's rows among the landmarks
     weights, scales : of the landmarks' shards
-    rule : Rule
+    rule : ExtensionRule
     """
     known = cluster.put(rule)
     ranges = list(zip(landmarks.offsets[:-1].tolist(), landmarks.offsets[1:].tolist(), strict=True))
@@ -132,7 +132,7 @@ def _extended(
     numbers: np.ndarray,
     weights: list[np.ndarray],
     scales: list[np.ndarray],
-    rule: Rule,
+    rule: ExtensionRule,
 ) -> np.ndarray:
     """What was learned where rows are landmarks, the rule elsewhere."""
     learned, its_scales = np.concatenate(weights), np.concatenate(scales)

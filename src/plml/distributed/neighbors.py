@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from distributed import Future
 
+from plml.distributed.cells import CellIndex
 from plml.distributed.cluster import Cluster
-from plml.distributed.shards import Scaling, Shard, Shards, nearest_cells
+from plml.distributed.shards import Shard, Shards, nearest_cells
 from plml.stages.approximate import TARGET_RECALL
 from plml.stages.neighbors import EuclideanIndex
 
@@ -153,7 +154,7 @@ class _Search:
         return found
 
     def calibrated(self, seed: int) -> tuple[int, dict[str, float]]:
-        """As many cells as a sample needs for the recall wanted, and its recall with them.
+        """As many cells as a sample needs for the recall wanted, and the recall of another one.
 
         Inside a cell the search misses nothing, so a true neighbour is found if its cell is among
         the nearest ones of the query: no search is needed to know the recall.
@@ -161,7 +162,7 @@ class _Search:
         submit = self.cluster.submit
         rng = np.random.default_rng(seed)
         sizes = np.diff(self.shards.offsets)
-        shares = rng.multivariate_hypergeometric(sizes, min(_SAMPLE, self.shards.n_rows))
+        shares = rng.multivariate_hypergeometric(sizes, min(2 * _SAMPLE, self.shards.n_rows))
         samples = [
             submit(_some_of, *its, int(share), int(rng.integers(2**31)))
             for its, share in zip(self.asking, shares, strict=True)
@@ -169,31 +170,34 @@ class _Search:
         sample = submit(_joined, samples)
         truth = [submit(_search_exactly, sample, *its, self.wanted) for its in self.searched]
         queries, truth = self.cluster.gather((sample, truth))
-        ranks = {
-            purpose: _cell_ranks(
-                self.among,
-                queries,
-                nearest_of([getattr(part, purpose) for part in truth], k, len(queries.X)),
-            )
-            for purpose, k in zip(Wanted._fields, self.wanted, strict=True)
-        }
+        choosing: list[np.ndarray] = []
+        others: dict[str, np.ndarray] = {}
+        for purpose, k in zip(Wanted._fields, self.wanted, strict=True):
+            near = nearest_of([getattr(part, purpose) for part in truth], k, len(queries.X))
+            query, ranks = _cell_ranks(self.among, queries, near)
+            choosing.append(ranks[query % 2 == 0])
+            others[purpose] = ranks[query % 2 == 1]
         n_cells = 1 + max(
             int(np.quantile(its, TARGET_RECALL, method="higher")) if len(its) else 0
-            for its in ranks.values()
+            for its in choosing
         )
         recall = {
             purpose: float(np.mean(its < n_cells)) if len(its) else 1.0
-            for purpose, its in ranks.items()
+            for purpose, its in others.items()
         }
         return n_cells, recall
 
 
-def _cell_ranks(shards: Shards, queries: Queries, near: Near) -> np.ndarray:
-    """How many centres are nearer to a query than that of its neighbour's cell."""
+def _cell_ranks(shards: Shards, queries: Queries, near: Near) -> tuple[np.ndarray, np.ndarray]:
+    """By neighbour: the query, and how many centres are nearer to it than that of the cell.
+
+    A stranger may be among the rows searched; what it finds at no distance does not count.
+    """
     order = nearest_cells(shards.scaling.single(queries.X), shards.centers, len(shards.centers))
-    query, at = np.nonzero(near.numbers >= 0)
+    counts = (near.numbers >= 0) & ((near.squared > 0) | (queries.own >= 0)[:, None])
+    query, at = np.nonzero(counts)
     cells = np.searchsorted(shards.cell_starts, near.numbers[query, at], side="right") - 1
-    return np.argsort(order, axis=1)[query, cells]
+    return query, np.argsort(order, axis=1)[query, cells]
 
 
 def _n_queries(queries: Queries) -> int:
@@ -375,67 +379,6 @@ def _sent(queries: Queries, probing: Any, number: int) -> Queries:
     return Queries(*(part[there] for part in queries))
 
 
-class CellIndex:
-    """A shard's rows by class and cell.
-
-    Parameters
-    ----------
-    shard : Shard
-    scaling : of the rows, for searches
-    """
-
-    def __init__(self, shard: Shard, scaling: Scaling) -> None:
-        self.rows = shard.rows
-        self.unit = scaling.unit
-        self.first_cell = int(shard.cells.min())
-        self.n_cells = int(shard.cells.max()) + 1 - self.first_cell
-        X, cells = scaling.single(shard.X), shard.cells - self.first_cell
-        #: For every class its number, and an inverted file of its rows.
-        self.files = [
-            (int(code), _inverted_file(X, cells, self.n_cells, np.flatnonzero(shard.codes == code)))
-            for code in np.unique(shard.codes)
-        ]
-
-    def __getstate__(self) -> dict[str, Any]:
-        import faiss
-
-        files = [(code, faiss.serialize_index(file)) for code, file in self.files]
-        return {**vars(self), "files": files}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        import faiss
-
-        vars(self).update(state)
-        self.files = [(code, faiss.deserialize_index(data)) for code, data in state["files"]]
-
-    @property
-    def nbytes(self) -> int:
-        """Of rows and their numbers."""
-        return self.rows.nbytes + sum(file.ntotal * (4 * file.d + 8) for _, file in self.files)
-
-    def search(self, queries: Queries, k: int) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
-        """Class by class: squared distances and numbers of k near rows."""
-        from faiss.contrib.ivf_tools import search_preassigned
-
-        probes = queries.probes - self.first_cell
-        probes = np.where((probes >= 0) & (probes < self.n_cells), probes, -1)
-        for code, file in self.files:
-            file.nprobe = probes.shape[1]
-            d2, numbers = search_preassigned(file, queries.X, k, probes)
-            yield code, d2.astype(np.float64) * self.unit**2, numbers
-
-
-def _inverted_file(X: np.ndarray, cells: np.ndarray, n_cells: int, members: np.ndarray) -> Any:
-    """Of some rows; their cells are known, so the index's own quantiser is never asked."""
-    import faiss
-    from faiss.contrib.ivf_tools import add_preassigned
-
-    file = faiss.index_factory(X.shape[1], f"IVF{n_cells},Flat")
-    file.is_trained = True
-    add_preassigned(file, X[members], cells[members], members)
-    return file
-
-
 def _indexed(shard: Shard, probing: Any) -> CellIndex:
     return CellIndex(shard, probing[2])
 
@@ -444,7 +387,7 @@ def _search_cells(queries: Queries, index: CellIndex, offset: int, wanted: Wante
     """The nearest rows of a shard in the cells that the queries look into."""
 
     def by_class(some: Queries) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
-        for code, d2, numbers in index.search(some, max(wanted) + 1):
+        for code, d2, numbers in index.search(some.X, some.probes, max(wanted) + 1):
             yield code, np.where(numbers + offset == some.own[:, None], np.inf, d2), numbers
 
     return _in_blocks(queries, index.rows, offset, by_class, wanted)

@@ -3,18 +3,17 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import dask
 import dask.array as da
 import numpy as np
 from dask.delayed import Delayed, delayed
-from distributed import Future
+from distributed import Client, Future, default_client
 from sklearn.base import BaseEstimator
 
 from plml.backend.arrays import is_collection
 from plml.distributed.data import row_blocks
 from plml.distributed.neighbors import Near, nearest_of
 from plml.distributed.shards import Shard
-from plml.estimators._validation import column_names, query_data
+from plml.estimators._validation import column_names, positive_integer, query_data
 from plml.stages.graph import SCALE_NEIGHBOR
 from plml.stages.neighbors import euclidean_neighbors
 from plml.stages.search import LocalMetricIndex, index_vectors, vote
@@ -22,6 +21,8 @@ from plml.stages.weights import QueryWeightProblem, learn_weights, query_similar
 
 #: Queries that are searched together.
 _QUERY_ROWS = 2**14
+#: Training rows whose squares are computed together.
+_ROWS_AT_ONCE = 2**10
 
 
 class TrainingSide(NamedTuple):
@@ -59,7 +60,9 @@ class Rule(NamedTuple):
 def training_squares(shard: Shard, M: np.ndarray) -> np.ndarray:
     """x^T M_b x of a shard's rows about their mean, as ``LocalMetricIndex`` wants them."""
     center = shard.X.mean(axis=0, dtype=np.float64)
-    return index_vectors(shard.X - center, M.astype(np.float64))[:, shard.X.shape[1] :]
+    M, d = M.astype(np.float64), shard.X.shape[1]
+    blocks = np.array_split(shard.X, max(1, len(shard.X) // _ROWS_AT_ONCE))
+    return np.concatenate([index_vectors(block - center, M)[:, d:] for block in blocks])
 
 
 class ShardedQueries:
@@ -72,11 +75,21 @@ class ShardedQueries:
     ----------
     model : fitted PLML
     side : its training data
+    client : Client
     """
 
-    def __init__(self, model: Any, side: TrainingSide) -> None:
+    def __init__(self, model: Any, side: TrainingSide, client: Client) -> None:
         self.model = model
         self.side = side
+        self._client = client
+
+    def client(self) -> Client:
+        """That of the cluster that holds the training data."""
+        if self._client.status != "running":
+            raise RuntimeError(
+                "the Dask cluster that held the training data of this model is gone; fit it again"
+            )
+        return self._client
 
     def predict(self, X: Any) -> Any:
         """As ``PLML.predict``."""
@@ -104,10 +117,10 @@ class ShardedQueries:
         return self._answer(X, self._weights, self.model.basis_metrics_.dtype, width)
 
     def _k(self, n_neighbors: int | None) -> int:
-        k = self.model.n_neighbors if n_neighbors is None else n_neighbors
+        k = _asked_for(self.model, n_neighbors)
         if k > self.side.n_rows:
             raise ValueError(f"n_neighbors={k} is more than the {self.side.n_rows} training rows")
-        return int(k)
+        return k
 
     def _answer(
         self,
@@ -117,14 +130,20 @@ class ShardedQueries:
         width: int | None = None,
     ) -> Any:
         rule = delayed(Rule.of(self.model), pure=False)
+        client = self.client()
         if is_collection(X):
+            if not _is_current(client):
+                raise RuntimeError(
+                    "the training data of this model is on the cluster of another client; make "
+                    "it the current one (client.as_current()) where you compute this"
+                )
             return over_blocks(self.model, X, lambda Q: answer(Q, rule), dtype, width)
         X = self.model._validate_on_host(X)
         parts = [
             answer(delayed(X[start : start + _QUERY_ROWS], pure=False), rule)
             for start in range(0, len(X), _QUERY_ROWS)
         ]
-        return np.concatenate(dask.compute(*parts))
+        return np.concatenate(client.gather(client.compute(parts)))
 
     def _weights(self, Q: Delayed, rule: Delayed) -> Delayed:
         side = self.side
@@ -142,6 +161,13 @@ class ShardedQueries:
             for shard, squares in zip(side.shards, side.squares, strict=True)
         ]
         return found, k
+
+
+def _is_current(client: Client) -> bool:
+    try:
+        return default_client() is client
+    except ValueError:  # there is none
+        return False
 
 
 class BlockQueries:
@@ -166,7 +192,7 @@ class BlockQueries:
 
     def kneighbors(self, X: Any, n_neighbors: int | None, return_distance: bool) -> Any:
         """As ``PLML.kneighbors``."""
-        k = self.model.n_neighbors if n_neighbors is None else n_neighbors
+        k = _asked_for(self.model, n_neighbors)
         indices = self._ask(X, np.int64, k, "kneighbors", k, False)
         if not return_distance:
             return indices
@@ -182,6 +208,12 @@ class BlockQueries:
             return _asked(self._sent, method, Q, *arguments)
 
         return over_blocks(self.model, X, answer, dtype, width)
+
+
+def _asked_for(model: Any, n_neighbors: int | None) -> int:
+    return positive_integer(
+        "n_neighbors", model.n_neighbors if n_neighbors is None else n_neighbors
+    )
 
 
 @delayed(pure=False)
@@ -200,19 +232,25 @@ def over_blocks(
 ) -> Any:
     """A Dask array of answers, block by block of a Dask collection of queries."""
     names = column_names(X)
-    if X.ndim != 2 or X.shape[1] != model.n_features_in_:
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, got {X.ndim}")
+    if X.shape[1] != model.n_features_in_:
         raise ValueError(
-            f"X has {X.shape[1] if X.ndim == 2 else X.ndim} features, but {type(model).__name__} "
-            f"is expecting {model.n_features_in_} features as input"
+            f"X has {X.shape[1]} features, but {type(model).__name__} is expecting "
+            f"{model.n_features_in_} features as input"
         )
     blocks = row_blocks(X)
     sizes = X.chunks[0] if names is None and hasattr(X, "chunks") else (np.nan,) * len(blocks)
-    checked = [_checked(block, delayed(_Columns.of(model), pure=False)) for block in blocks]
+    columns = delayed(_Columns.of(model), pure=False)
     trailing = () if width is None else (width,)
     return da.concatenate(
         [
-            da.from_delayed(answer(block), (size, *trailing), dtype=dtype)
-            for block, size in zip(checked, sizes, strict=True)
+            da.from_delayed(
+                _as_long(answer(_checked(block, columns)), _length(block)),
+                (size, *trailing),
+                dtype=dtype,
+            )
+            for block, size in zip(blocks, sizes, strict=True)
         ]
     )
 
@@ -220,12 +258,14 @@ def over_blocks(
 class _Columns(BaseEstimator):
     """The columns that a model knows, for the checks of its queries."""
 
+    name: str
     n_features_in_: int
     feature_names_in_: np.ndarray
 
     @classmethod
     def of(cls, model: Any) -> "_Columns":
         columns = cls()
+        columns.name = type(model).__name__
         columns.n_features_in_ = model.n_features_in_
         if hasattr(model, "feature_names_in_"):
             columns.feature_names_in_ = model.feature_names_in_
@@ -234,7 +274,23 @@ class _Columns(BaseEstimator):
 
 @delayed(pure=False)
 def _checked(block: Any, columns: _Columns) -> np.ndarray:
-    return query_data(columns, block)
+    """A block without rows asks for one, and gets none of the answer."""
+    if not len(block):
+        return np.zeros((1, columns.n_features_in_))
+    try:
+        return query_data(columns, block)
+    except ValueError as error:
+        raise ValueError(str(error).replace(type(columns).__name__, columns.name)) from None
+
+
+@delayed(pure=False)
+def _length(block: Any) -> int:
+    return len(block)
+
+
+@delayed(pure=False)
+def _as_long(answer: np.ndarray, n_rows: int) -> np.ndarray:
+    return answer[:n_rows]
 
 
 class _Neighborhood(NamedTuple):
@@ -245,11 +301,18 @@ class _Neighborhood(NamedTuple):
     scales: np.ndarray  # (q, k)
 
 
+def _n_wanted(rule: Rule) -> int:
+    """Neighbours that the weights of a query are made from."""
+    if rule.query_weights == "nearest":
+        return 1
+    return max(rule.n_graph_neighbors, SCALE_NEIGHBOR)
+
+
 @delayed(pure=False)
 def _euclidean(
     Q: np.ndarray, shard: Shard, weights: np.ndarray, scales: np.ndarray, rule: Rule
 ) -> _Neighborhood:
-    k = 1 if rule.query_weights == "nearest" else max(rule.n_graph_neighbors, SCALE_NEIGHBOR)
+    k = _n_wanted(rule)
     order = np.argsort(shard.rows)
     squared, at = euclidean_neighbors(shard.X[order], k, Q)
     numbers = order[at]
@@ -261,8 +324,7 @@ def _euclidean(
 @delayed(pure=False)
 def _weights_of(Q: np.ndarray, found: list[_Neighborhood], rule: Rule) -> np.ndarray:
     """The weights of the queries: of the nearest training row, or by equation 4."""
-    k = max(part.near.squared.shape[1] for part in found)
-    k = min(k, sum(part.near.squared.shape[1] for part in found))
+    k = min(_n_wanted(rule), sum(part.near.squared.shape[1] for part in found))
     # Numbers into what the shards say, side by side.
     starts = np.cumsum([0] + [part.near.squared.shape[1] for part in found])
     places = [

@@ -14,8 +14,9 @@ from plml.distributed.data import Block, Table
 #: Rows a cell, on average, that the quantiser is trained on.
 _ROWS_A_CELL = 40
 _MOST_TRAINING_ROWS = 2**17
-#: Rows below which a shard is not worth its messages.
-_FEWEST_ROWS = 256
+#: Rows below which a shard makes no sense, and below which it is not worth its messages.
+FEWEST_ROWS = 32
+_FEWEST_ROWS_BY_DEFAULT = 256
 #: What an entry of a row takes in the busiest task: six copies in float64, whatever its own type.
 _WORKING_BYTES = 48
 
@@ -60,18 +61,21 @@ class Scaling(NamedTuple):
         return np.ascontiguousarray((X - self.mean) / self.unit, dtype=np.float32)
 
 
-def n_shards_for(cluster: Cluster, table: Table, n_rows: int, fewest: int = _FEWEST_ROWS) -> int:
+def n_shards_for(
+    cluster: Cluster, table: Table, n_rows: int, fewest: int = _FEWEST_ROWS_BY_DEFAULT
+) -> int:
     """For rows of a table: one a thread, or more where a thread's memory asks for it."""
     n_threads = min(len(cluster.workers()), n_rows // fewest)
     bytes_a_row = _WORKING_BYTES * (table.n_features + 64)
     for_memory = int(np.ceil(n_rows * bytes_a_row / cluster.memory_a_thread()))
-    return max(1, min(max(n_threads, for_memory), n_rows // _FEWEST_ROWS))
+    return max(1, min(max(n_threads, for_memory), n_rows // _FEWEST_ROWS_BY_DEFAULT))
 
 
 def make_shards(cluster: Cluster, table: Table, n_shards: int, seed: int) -> Shards:
     """Train the quantiser on a sample, and send every row to the shard of its cell."""
     scaling = Scaling(table.mean, table.largest or 1.0)
     centers, sizes = _cells(cluster, table, scaling, seed)
+    centers, sizes = centers[sizes > 0], sizes[sizes > 0]  # where rows repeat, some cells are empty
     order, shard_of_cell = _runs(centers, sizes, n_shards)
     centers = centers[order]  # cells are numbered in the order of the shards
     n_shards = int(shard_of_cell.max()) + 1

@@ -7,7 +7,7 @@ from dask.sizeof import sizeof
 from scipy import sparse
 
 from plml.backend.arrays import Edges
-from plml.distributed.neighbors import CellIndex
+from plml.distributed.cells import CellIndex
 from plml.ops.pairs import PairOperator
 from plml.stages.metrics import MetricsDual
 from plml.stages.weights import RowWeightProblem, WeightProblem

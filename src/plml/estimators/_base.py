@@ -27,7 +27,13 @@ from plml.backend.arrays import (
 )
 from plml.backend.threads import limit_threads
 from plml.estimators._callbacks import CONTEXT, FRAMES, with_callbacks
-from plml.estimators._validation import largest_safe, points, query_data, training_data
+from plml.estimators._validation import (
+    largest_safe,
+    points,
+    positive_integer,
+    query_data,
+    training_data,
+)
 from plml.stages.search import vote
 
 
@@ -131,9 +137,9 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _found(self, X: Any, n_neighbors: int | None) -> tuple[Array, Array]:
         """Squared distances and indices of the neighbours, for arguments as a user gives them."""
         check_is_fitted(self)
-        k = self.n_neighbors if n_neighbors is None else n_neighbors
-        if not isinstance(k, Integral) or k < 1:
-            raise ValueError(f"n_neighbors must be a positive integer, got {k!r}")
+        k = positive_integer(
+            "n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors
+        )
         available = len(self._fit_X) - (X is None)
         if k > available:
             raise ValueError(
@@ -141,7 +147,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         queries = None if X is None else self._validate_queries(X)
         with self._threads():
-            return self._search(queries, int(k))
+            return self._search(queries, k)
 
     def get_mahalanobis_matrix(self, X: Any = None) -> np.ndarray:
         """The metric matrix at each point, (n_queries, n_features, n_features).

@@ -1,5 +1,6 @@
 """What a user gives, checked before the work starts: every refusal names the cause and the cure."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,23 @@ def query_data(estimator: Any, X: Any) -> np.ndarray:
             f"{', '.join(fitted_names[:5])}{', ...' if len(fitted_names) > 5 else ''}"
         )
     return safe_floats(finite(X, fitted_names), fitted_names)
+
+
+def numbers(X: Any, names: np.ndarray | None) -> np.ndarray:
+    """Some rows as floats, possibly none, and possibly not finite."""
+    check_kinds(X, names)
+    try:
+        return check_array(X, dtype=FLOAT_TYPES, ensure_all_finite=False, ensure_min_samples=0)
+    except ValueError as error:
+        _name_the_column(error, X, names)
+        raise
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """The value of a parameter that counts something."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    return int(value)
 
 
 def points(X: np.ndarray) -> np.ndarray:

@@ -1,0 +1,158 @@
+"""Tables and queries as users have them: repeated rows, empty blocks, gaps, other clusters."""
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster, default_client
+
+from plml import PLML
+from plml.distributed import collect, fit
+from plml.distributed.queries import Rule, _euclidean, _weights_of
+from plml.distributed.shards import Shard
+
+QUICK = {"n_bases": 2, "regularization": 50.0, "tol": 0.1, "random_state": 0}
+NAMES = list("abcd")
+
+
+def frame(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(rng.standard_normal((n, 4)), columns=NAMES)
+    table["label"] = np.where(table["a"] + table["b"] > 0, "up", "down")
+    return table
+
+
+@pytest.fixture(scope="module")
+def model(client):
+    table = frame()
+    return PLML(**QUICK).fit(dd.from_pandas(table[NAMES], npartitions=3), table["label"])
+
+
+@pytest.mark.parametrize("search", ["exact", "approximate"])
+@pytest.mark.parametrize("seed", [3, 4])
+def test_rows_that_repeat(client, search, seed):
+    """More cells than there are different rows."""
+    Z = np.random.default_rng(seed).integers(0, 2, (600, 4)).astype(float)
+    y = (Z.sum(axis=1) > 2).astype(int)
+    its = PLML(**QUICK, neighbor_search=search)
+    fit(its, da.from_array(Z, chunks=(300, -1)), y, n_shards=4)
+    assert its.score(Z, y) > 0.9
+
+
+class TestQueries:
+    @pytest.mark.parametrize("where", ["cluster", "here"])
+    def test_blocks_without_rows(self, client, where):
+        table = frame()
+        its = PLML(**QUICK).fit(dd.from_pandas(table[NAMES], npartitions=3), table["label"])
+        if where == "here":
+            collect(its)
+        queries = dd.from_pandas(table[NAMES], npartitions=4)
+        some = queries[queries["a"] > 1e9], queries.loc[:99]
+        for chosen, n_rows in zip(some, (0, 100), strict=True):
+            expected = table[NAMES].iloc[:n_rows]
+            answers = dask.compute(
+                its.predict(chosen),
+                its.predict_proba(chosen),
+                its.local_weights(chosen),
+                *its.kneighbors(chosen, 3),
+            )
+            assert [len(answer) for answer in answers] == [n_rows] * 5
+            assert answers[1].shape == (n_rows, 2)
+            if n_rows:
+                np.testing.assert_array_equal(answers[0], its.predict(expected))
+
+    @pytest.mark.parametrize("k", [0, 2.5, "a"])
+    def test_a_number_of_neighbors_that_makes_no_sense(self, model, k):
+        with pytest.raises(ValueError, match="n_neighbors must be a positive integer"):
+            model.kneighbors(frame()[NAMES], k)
+
+    def test_a_single_row_of_numbers(self, model):
+        with pytest.raises(ValueError, match="two dimensions"):
+            model.predict(da.ones(4))
+
+    def test_errors_speak_of_the_estimator(self, model):
+        wrong = dd.from_pandas(frame()[NAMES].rename(columns={"a": "z"}), npartitions=2)
+        with pytest.raises(ValueError, match="feature names") as error:
+            model.predict(wrong).compute()
+        assert "_Columns" not in str(error.value)
+
+    def test_weights_from_shards_with_fewer_rows_than_neighbors(self):
+        """Equation 4 on one machine, and from twenty shards of three rows."""
+        table = frame(60)
+        X, y = table[NAMES].to_numpy(), (table["label"] == "up").to_numpy().astype(int)
+        here = PLML(**QUICK, query_weights="optimize").fit(X, y)
+        Q, rule = X[:20] + 0.3, Rule.of(here)
+        near = [
+            _euclidean(Q, Shard(X[i], y[i], i, 0 * i), here.weights_[i], here._scales[i], rule)
+            for i in np.array_split(np.arange(60), 20)
+        ]
+        found = _weights_of(Q, near, rule).compute(scheduler="sync")
+        np.testing.assert_allclose(found, here.local_weights(Q), atol=1e-8)
+
+
+class TestRefusals:
+    def refused(self, X, y, message):
+        with pytest.raises(ValueError, match=message):
+            PLML(**QUICK).fit(X, y)
+
+    def test_text(self, client):
+        table = frame().assign(d="birch tree")
+        parts = dd.from_pandas(table, npartitions=3)
+        self.refused(parts[NAMES], parts["label"], "feature 'd' holds 'birch tree'")
+
+    def test_a_missing_integer(self, client):
+        table = frame()
+        table["d"] = pd.array([1] * 200 + [None] + [2] * 39, dtype="Int64")
+        parts = dd.from_pandas(table, npartitions=3)
+        self.refused(parts[NAMES], parts["label"], r"'d'.*NaN|NaN.*'d'")
+
+    def test_missing_labels(self, client):
+        table = frame()
+        X = dd.from_pandas(table[NAMES], npartitions=3)
+        labels = table["label"].astype(object)
+        labels.iloc[150] = None
+        self.refused(X, dd.from_pandas(labels, npartitions=3), "Input y contains NaN")
+        self.refused(X, labels.to_numpy(), "Input y contains NaN")
+
+    def test_complex_numbers(self, client):
+        X = da.from_array(frame()[NAMES].to_numpy() + 1j, chunks=(80, -1))
+        self.refused(X, frame()["label"], "Complex data not supported")
+
+    @pytest.mark.parametrize("number", [0, 2.5, True])
+    def test_a_number_of_shards_that_makes_no_sense(self, client, number):
+        table = frame()
+        X = dd.from_pandas(table[NAMES], npartitions=3)
+        with pytest.raises(ValueError, match="n_shards must be an integer of at least 1"):
+            fit(PLML(**QUICK), X, table["label"], n_shards=number)
+
+
+def test_more_shards_than_make_sense(client):
+    table = frame()
+    its = PLML(**QUICK)
+    fit(its, dd.from_pandas(table[NAMES], npartitions=3), table["label"], n_shards=10**6)
+    assert len(its._sharded.side.shards) <= 8
+
+
+def test_other_clusters(client):
+    """A model answers through the cluster that it was fitted on, or says that it is gone."""
+    table = frame()
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        Client(cluster) as own,
+    ):
+        X = dd.from_pandas(table[NAMES], npartitions=3)
+        its = PLML(**QUICK).fit(X, table["label"])
+        truth = its.predict(table[NAMES])
+        with client.as_current():
+            assert default_client() is client
+            np.testing.assert_array_equal(its.predict(table[NAMES]), truth)
+            with pytest.raises(RuntimeError, match="cluster of another client"):
+                its.predict(X)
+        assert default_client() is own
+    for use in (lambda: its.predict(table[NAMES]), lambda: collect(its)):
+        with pytest.raises(RuntimeError, match="is gone; fit it again"):
+            use()
