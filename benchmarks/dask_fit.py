@@ -218,7 +218,7 @@ ROWS, FEATURES, BASES = 10**8, 256, 20
 #: Bytes of a row in stage 2 beside its features: six pairs and nine triplets with their places in
 #: the operator, gammas and gradients of two points in float64, ten pairs of vectors in float32.
 ROW_BYTES = 6 * 64 + 9 * 24 + 4 * 9 * 8 + 20 * 9 * 4
-HALO = 1.3  # rows of a shard with those that it reads of others, measured on the mixture
+HALO = 1.3  # rows of a shard with those that it reads of others, more where shards are small
 #: Stage 1 is on landmarks; each is on a border, and four other shards read its weights (float32).
 LANDMARK_SHARDS, READERS = MOST_LANDMARKS // FEWEST_LANDMARKS, 4
 
