@@ -16,7 +16,7 @@ from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_info
 
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, SML, BoostMetric, KernelSVM
-from plml.backend.threads import limit_threads
+from plml.backend.threads import limit_threads, one_blas_thread
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,17 @@ def test_a_hundred_threads_get_the_answers_of_one(iris, name):
 
 
 def blas_threads():
+    """As this thread sees them: OpenBLAS on OpenMP has a number for every thread."""
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def shared_blas_threads():
+    """Of the libraries that have one number for the whole process."""
+    return [
+        pool["num_threads"]
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas" and pool.get("threading_layer") != "openmp"
+    ]
 
 
 def test_limits_of_threads_are_given_back_in_any_order():
@@ -78,9 +88,34 @@ def test_limits_of_threads_are_given_back_in_any_order():
         one.submit(first.__enter__).result()
         other.submit(second.__enter__).result()
         one.submit(first.__exit__, None, None, None).result()
-        assert set(blas_threads()) == {1}  # the other one still holds them
+        assert set(shared_blas_threads()) == {1}  # the other one still holds them
+        assert set(other.submit(blas_threads).result()) == {1}
+        other.submit(second.__exit__, None, None, None).result()
+        assert one.submit(blas_threads).result() == other.submit(blas_threads).result() == before
+    assert blas_threads() == before
+
+
+def test_limits_of_one_library_and_of_all_are_given_back_in_any_order():
+    before = blas_threads()
+    first, second = one_blas_thread("scipy.libs"), limit_threads(1)
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        one.submit(first.__enter__).result()
+        other.submit(second.__enter__).result()
+        one.submit(first.__exit__, None, None, None).result()
+        assert set(shared_blas_threads()) == {1}
         other.submit(second.__exit__, None, None, None).result()
     assert blas_threads() == before
+
+
+def test_a_thread_can_hold_blas_after_another_has():
+    """threadpoolctl lets the first thread that sets BLAS keep it, unless it lets go."""
+    with limit_threads(1):
+        pass
+    with ThreadPoolExecutor(1) as one, limit_threads(2):
+        with_one = limit_threads(1)
+        one.submit(with_one.__enter__).result()
+        assert set(shared_blas_threads()) == {1}
+        one.submit(with_one.__exit__, None, None, None).result()
 
 
 GROWTH = """

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
@@ -19,42 +19,63 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def _is_of_a_thread(library: Any) -> bool:
+    """Whether every thread has a number of its own: OpenBLAS on OpenMP, in threadpoolctl >= 3.8."""
+    layer = getattr(library, "threading_layer", None)
+    return layer == "openmp" and hasattr(library, "clear_controlling_thread")
+
+
+def _set_threads(libraries: Iterable[tuple[Any, int]]) -> None:
+    """Give every BLAS its number of threads.
+
+    threadpoolctl (from 3.8) lets the first thread that sets a BLAS keep it, and ignores the others
+    in silence until that one lets go. Whoever sets it here lets go at once: who may set it back is
+    for ``_Blas`` to say. A limit that a program has set through threadpoolctl itself stays.
+    """
+    for library, count in libraries:
+        library.set_num_threads(count)
+        getattr(library, "clear_controlling_thread", lambda: None)()
+
+
 class _Blas:
-    """The threads of BLAS, which are those of the whole process.
+    """The threads of BLAS, which are those of the whole process with most libraries.
 
     Several threads of a program may hold them at the same time. Whoever is alone gives back what it
-    found; whoever is the last to go gives back what the first one found.
+    found; whoever is the last to go gives back what the first one found. What belongs to a thread
+    alone is always given back.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._holders: Counter[int] = Counter()
-        self._first: list[tuple[Any, int]] = []
+        self._first: dict[str, tuple[Any, int]] = {}
 
     @contextmanager
     def held_to(self, n_threads: int, of: str = "") -> Iterator[int]:
         """Hold the BLAS that belongs to a package, or all of it; how many threads it had before."""
         libraries = ThreadpoolController().select(user_api="blas").lib_controllers
         libraries = [library for library in libraries if of in library.filepath]
+        own = [(library, library.num_threads) for library in libraries if _is_of_a_thread(library)]
+        shared = [library for library in libraries if not _is_of_a_thread(library)]
         me = get_ident()
         with self._lock:
-            found = [(library, library.num_threads) for library in libraries]
-            if not self._holders:
-                self._first = found
+            found = [(library, library.num_threads) for library in shared]
+            for library, count in found:
+                self._first.setdefault(library.filepath, (library, count))
             self._holders[me] += 1
-            for library in libraries:
-                library.set_num_threads(n_threads)
+            _set_threads((library, n_threads) for library in libraries)
         try:
-            yield max((count for _, count in found), default=1)
+            yield max((count for _, count in own + found), default=1)
         finally:
             with self._lock:
                 self._holders[me] -= 1
                 self._holders += Counter()  # without those that hold nothing
                 if not self._holders:
-                    found = self._first
+                    found = list(self._first.values())
+                    self._first = {}
+                _set_threads(own)
                 if set(self._holders) <= {me}:
-                    for library, count in found:
-                        library.set_num_threads(count)
+                    _set_threads(found)
 
 
 _blas = _Blas()
