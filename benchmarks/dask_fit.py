@@ -1,7 +1,7 @@
 """The fit on two Dask workers against the fit on one machine.
 
     python benchmarks/dask_fit.py [--out results/dask.json] same letter mnist [--tol 1e-5]
-    python benchmarks/dask_fit.py overhead [--rows 200000]
+    python benchmarks/dask_fit.py overhead [--rows 200000 400000]
     python benchmarks/dask_fit.py bytes [--sizes 12500 25000 50000] [--landmarks 10000]
     python benchmarks/dask_fit.py landmarks mnist [--numbers 30000 15000 7500]
     python benchmarks/dask_fit.py --out results/dask.json model
@@ -215,6 +215,8 @@ def traffic(n: int, n_landmarks: int) -> dict[str, Any]:
 WORKERS, CORES, NETWORK, TASK = 100, 16, 1.25e9, 1e-3  # bytes and tasks a second
 SHARDS = 4 * WORKERS
 ROWS, FEATURES, BASES = 10**8, 256, 20
+#: Rows of the overhead run that the seconds are from; stage 1 is on all of them.
+BASIS = 200_000
 #: Bytes of a row in stage 2 beside its features: six pairs and nine triplets with their places in
 #: the operator, gammas and gradients of two points in float64, ten pairs of vectors in float32.
 ROW_BYTES = 6 * 64 + 9 * 24 + 4 * 9 * 8 + 20 * 9 * 4
@@ -230,7 +232,7 @@ def predicted(known: dict[str, Any]) -> dict[str, Any]:
     d sqrt(n), the rest not at all. Messages take the network's time for their bytes and the
     scheduler's for their number. All rows are searched twice, among all and among the landmarks.
     """
-    run = known["overhead"]
+    run = known["overhead"][str(BASIS)]
     n, d = run["rows"], run["features"]
     n_weights, n_metrics = run["iterations"][1]
     seconds = run["solver_seconds_distributed"]
@@ -267,7 +269,8 @@ def main() -> None:
     command = what.add_parser("same")
     command.add_argument("names", nargs="+")
     command.add_argument("--tol", type=float, default=1e-5)
-    what.add_parser("overhead").add_argument("--rows", type=int, default=200_000)
+    command = what.add_parser("overhead")
+    command.add_argument("--rows", type=int, nargs="+", default=[BASIS])
     command = what.add_parser("bytes")
     command.add_argument("--sizes", type=int, nargs="+", default=[12_500, 25_000, 50_000])
     command.add_argument("--landmarks", type=int, default=10_000)
@@ -280,7 +283,8 @@ def main() -> None:
         for name in options.names:
             keep(options, {name: same(name, options.tol)})
     elif options.what == "overhead":
-        keep(options, overhead(options.rows))
+        for n in options.rows:
+            keep(options, {str(n): overhead(n)})
     elif options.what == "landmarks":
         keep(options, {options.name: on_landmarks(options.name, options.numbers)})
     elif options.what == "model":
@@ -299,7 +303,7 @@ def keep(options: argparse.Namespace, found: Any) -> None:
     if options.out is None:
         return
     known = json.loads(options.out.read_text()) if options.out.exists() else {}
-    more = options.what in ("same", "landmarks")
+    more = options.what in ("same", "landmarks", "overhead")
     known[options.what] = {**known.get(options.what, {}), **found} if more else found
     known[f"{options.what}_provenance"] = provenance()
     write_atomically(options.out, json.dumps(known, indent=1) + "\n")
