@@ -10,6 +10,12 @@ import pytest
 import plml
 from plml import PLML, PLMLCV
 from plml.distributed import collect, fit
+from plml.distributed.cells import CellIndex
+from plml.distributed.cluster import Cluster
+from plml.distributed.data import read_table
+from plml.distributed.neighbors import Wanted, find_neighbors
+from plml.distributed.shards import Scaling, Shard, make_shards
+from recorder import Recorder
 
 PARAMETERS = {"n_bases": 5, "regularization": 3.0, "random_state": 0}
 TOL = 1e-4
@@ -88,6 +94,20 @@ class TestSameFit:
         assert again.explain(Q[:2]).neighbors.shape == (2, 1)
         assert collect(again) is again  # nothing left to do
 
+    @pytest.mark.parametrize("query_weights", ["nearest", "optimize"])
+    def test_answers_from_many_shards(self, client, digits, query_weights):
+        """Which are merged a few at a time."""
+        X, y, Q, _ = digits
+        model = PLML(**PARAMETERS, tol=1e-1, query_weights=query_weights)
+        fit(model, *blocks(X, y), n_shards=20)
+        assert len(model._sharded.side.shards) == 20
+        remote = model.kneighbors(Q[:60], 9), model.predict(Q), model.local_weights(Q[:60])
+        collect(model)
+        for there, here in zip(remote[0], model.kneighbors(Q[:60], 9), strict=True):
+            np.testing.assert_allclose(there, here, rtol=1e-5)
+        np.testing.assert_array_equal(remote[1], model.predict(Q))
+        np.testing.assert_allclose(remote[2], model.local_weights(Q[:60]), atol=1e-4)
+
     def test_weights_by_equation_4(self, client, digits):
         X, y, Q, _ = digits
         model = PLML(**PARAMETERS, tol=1e-2, query_weights="optimize").fit(*blocks(X, y))
@@ -106,17 +126,13 @@ def test_the_distributed_graph(client, digits):
     assert abs(there.score(Q, labels) - here.score(Q, labels)) <= 0.01
 
 
-def test_the_recall_is_the_share_of_true_neighbors(client, digits):
+@pytest.mark.parametrize("n_shards", [3, 12])
+def test_the_recall_is_the_share_of_true_neighbors(client, digits, n_shards):
     """The figure that is stored, against a count over all rows."""
-    from plml.distributed.cluster import Cluster
-    from plml.distributed.data import read_table
-    from plml.distributed.neighbors import Wanted, find_neighbors
-    from plml.distributed.shards import make_shards
-
     X, y, _, _ = digits
     cluster = Cluster(client)
     table = read_table(cluster, *blocks(X, y))
-    shards = make_shards(cluster, table, 3, seed=0)
+    shards = make_shards(cluster, table, n_shards, seed=0)
     wanted = Wanted(7, 3, 3)
     exact, all_found = find_neighbors(cluster, shards, table.class_sizes, wanted, True, 0)
     cells, recall = find_neighbors(cluster, shards, table.class_sizes, wanted, False, 0)
@@ -128,21 +144,52 @@ def test_the_recall_is_the_share_of_true_neighbors(client, digits):
             for truth, found in zip(exact, cells, strict=True)
         ]
         assert np.mean(np.concatenate(hits)) == pytest.approx(recall[purpose], abs=0.04)
+        assert recall[purpose] > 0.9
 
 
-def test_exact_neighbors_are_those_of_one_machine(client):
-    """With many equal distances: the order of the user decides."""
-    from plml.distributed.cluster import Cluster
-    from plml.distributed.data import read_table
-    from plml.distributed.neighbors import Wanted, find_neighbors
-    from plml.distributed.shards import make_shards
+@pytest.mark.parametrize("n_probes", [2, 5, 9])
+def test_a_search_in_cells_misses_nothing_inside(n_probes):
+    """Against all distances; the shard has cells 3 to 6 of nine."""
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=(200, 3)), rng.integers(0, 2, size=200)
+    cells = np.sort(rng.integers(3, 7, size=200))
+    index = CellIndex(Shard(X, codes, np.arange(200), cells), Scaling(np.zeros(3), 1.0))
+    Q = rng.normal(size=(50, 3))
+    probes = np.argsort(rng.random((50, 9)), axis=1)[:, :n_probes]
+    for code, squared, numbers in index.search(Q.astype(np.float32), probes, 3):
+        allowed = (cells[:, None] == probes[:, None]).any(axis=2) & (codes == code)
+        truth = np.where(allowed, np.square(Q[:, None] - X).sum(axis=2), np.inf)
+        nearest = np.sort(truth, axis=1)[:, :3]
+        there = np.isfinite(nearest)
+        np.testing.assert_array_equal(numbers >= 0, there)
+        np.testing.assert_allclose(squared[there], nearest[there], rtol=1e-4)
+
+
+def test_the_recall_of_a_search_that_fails(client):
+    """One value so large that float32 loses all differences between the others."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 4)), rng.integers(0, 3, size=600)
+    X[0, 0] = 1e30
+    cluster = Cluster(client)
+    table = read_table(cluster, *blocks(X, y))
+    shards = make_shards(cluster, table, 2, seed=0)
+    _, recall = find_neighbors(cluster, shards, table.class_sizes, Wanted(7, 3, 3), False, 0)
+    assert max(recall.values()) < 0.5
+
+
+@pytest.mark.parametrize("n_shards", [3, 12])
+def test_exact_neighbors_are_those_of_one_machine(client, n_shards):
+    """With many equal distances: the order of the user decides. With many classes and shards,
+    whose lists are merged a few at a time.
+    """
     from plml.stages.neighbors import ExactNeighbors
 
     rng = np.random.default_rng(3)
-    X, y = rng.integers(0, 4, size=(400, 3)).astype(float), rng.integers(0, 5, size=400)
+    X, y = rng.integers(0, 4, size=(400, 3)).astype(float), rng.integers(0, 20, size=400)
     cluster = Cluster(client)
     table = read_table(cluster, *blocks(X, y, 90))
-    shards = make_shards(cluster, table, 3, seed=0)
+    shards = make_shards(cluster, table, n_shards, seed=0)
+    assert len(shards) == n_shards
     found, _ = find_neighbors(cluster, shards, table.class_sizes, Wanted(7, 3, 3), True, 0)
     found, parts = client.gather((found, shards.parts))
     rows = np.concatenate([part.rows for part in parts])  # of the user, by number of the fit
@@ -216,7 +263,20 @@ class TestModel:
         np.testing.assert_allclose(here.predict_proba(chunks).compute(), here.predict_proba(Q))
         np.testing.assert_allclose(here.local_weights(chunks).compute(), here.local_weights(Q))
 
-    def test_progress_and_callbacks(self, client, digits, capsys):
+    @pytest.mark.parametrize("direct", [True, False])
+    def test_callbacks(self, client, digits, direct):
+        pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
+        X, y, _, _ = digits
+        seen = Recorder()
+        model = PLML(**PARAMETERS, tol=1e-1).set_callbacks(seen)
+        fit(model, *blocks(X, y)) if direct else model.fit(*blocks(X, y))
+        assert {where for where, _ in seen.seen} == {"stage 1, weights", "stage 2, metrics"}
+        assert seen.begun[:2] == ["setup", "fit"]
+        assert seen.ended[-2:] == ["fit", "teardown"]
+        assert seen.ended.count("teardown") == 1
+        assert not hasattr(model, "_callback_fit_ctx")
+
+    def test_progress(self, client, digits, capsys):
         X, y, _, _ = digits
         PLML(**PARAMETERS, tol=1e-1, verbose=1).fit(*blocks(X, y))
         shown = capsys.readouterr().err
@@ -224,13 +284,28 @@ class TestModel:
         assert "stage 2, metrics: iteration" in shown
         assert "gap" in shown
 
-    def test_stages_have_names_on_the_dashboard(self, client, both):
-        prefixes = client.run_on_scheduler(
-            lambda dask_scheduler: list(dask_scheduler.task_prefixes)
-        )
-        stages = {"read", "anchors", "shards", "neighbors", "stage-weights", "stage-metrics"}
-        for stage in stages:
-            assert any(name.startswith(stage) for name in prefixes), stage
+    def test_stages_have_names_on_the_dashboard(self, client, digits):
+        def counts(dask_scheduler):
+            return {
+                (name, count)
+                for name, prefix in dask_scheduler.task_prefixes.items()
+                for count in [sum(prefix.state_counts.values())]
+            }
+
+        X, y, _, _ = digits
+        before = client.run_on_scheduler(counts)
+        fit(PLML(**PARAMETERS, tol=1e-1), *blocks(X, y), n_landmarks=300)
+        prefixes = {name for name, _ in client.run_on_scheduler(counts) - before}
+        for stage in (
+            "read",
+            "anchors",
+            "shards",
+            "neighbors",
+            "landmarks",
+            "stage-weights",
+            "stage-metrics",
+        ):
+            assert any(name.startswith(f"{stage}-") for name in prefixes), stage
 
 
 class TestBadInput:

@@ -10,6 +10,9 @@ from distributed import Client, LocalCluster, default_client
 
 from plml import PLML
 from plml.distributed import collect, fit
+from plml.distributed.anchors import _sampled, distributed_anchors
+from plml.distributed.cluster import Cluster
+from plml.distributed.data import read_table
 from plml.distributed.queries import Rule, _euclidean, _weights_of
 from plml.distributed.shards import Shard
 
@@ -92,6 +95,58 @@ class TestQueries:
         np.testing.assert_allclose(found, here.local_weights(Q), atol=1e-8)
 
 
+def test_flat_metrics_in_small_units(client):
+    """Where the metric sees nothing, the Euclidean order decides, whatever the units."""
+    rng = np.random.default_rng(0)
+    X, y = 1e-9 * rng.normal(size=(300, 4)), rng.integers(0, 2, size=300)
+    parts = da.from_array(X, chunks=(75, -1)), da.from_array(y, chunks=75)
+    model = fit(PLML(n_bases=2, random_state=0, tol=1e-1), *parts, n_shards=4)
+    assert len(model._sharded.side.shards) == 4
+    model.basis_metrics_ = np.zeros_like(model.basis_metrics_)
+    found = model.kneighbors(X[:30] + 1e-10, 3, return_distance=False)
+    distances = np.linalg.norm(X[None] - (X[:30] + 1e-10)[:, None], axis=2)
+    np.testing.assert_array_equal(found, np.argsort(distances, axis=1)[:, :3])
+
+
+def test_anchors_of_a_sample_of_rows_in_turn(client, monkeypatch):
+    """Classes that take turns: every other row would be of one class."""
+    monkeypatch.setattr("plml.distributed.anchors.MOST_ROWS", 200)
+    X = np.arange(400.0)[:, None] % 2 + np.linspace(0, 0.01, 400)[:, None]
+    cluster = Cluster(client)
+    table = read_table(cluster, da.from_array(X, chunks=(80, -1)), np.arange(400) % 2)
+    rng = np.random.RandomState(0)
+    blocks, sizes = _sampled(cluster, table, rng)
+    sample = np.concatenate(client.gather(blocks))[:, 0]
+    assert len(sample) == sum(sizes) == 200
+    assert set(sample) < set(X[:, 0])
+    assert len(set(sample)) == 200
+    assert 70 < (sample > 0.5).sum() < 130
+    anchors = distributed_anchors(cluster, table, 2, 0)
+    np.testing.assert_allclose(np.sort(anchors[:, 0]), [0.005, 1.005], atol=0.002)
+
+
+def test_temporary_arrays_are_as_small_as_asked_for(client):
+    from plml.backend.arrays import _BYTES_AN_ELEMENT, share_of_memory
+
+    x = np.zeros(3)
+    usual = client.gather(Cluster(client).submit(share_of_memory, x, 2**30))
+    small = client.gather(Cluster(client, working_memory=1).submit(share_of_memory, x, 2**30))
+    assert small == 2**20 / _BYTES_AN_ELEMENT < usual
+
+
+def test_a_cluster_that_adapts_to_its_work(client):
+    table = frame()
+    with (
+        LocalCluster(
+            n_workers=0, processes=False, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        Client(cluster),
+    ):
+        cluster.adapt(minimum=0, maximum=1, interval="100 ms")
+        its = PLML(**QUICK).fit(dd.from_pandas(table[NAMES], npartitions=2), table["label"])
+        assert its.score(table[NAMES], table["label"]) > 0.5
+
+
 class TestRefusals:
     def refused(self, X, y, message):
         with pytest.raises(ValueError, match=message):
@@ -119,6 +174,10 @@ class TestRefusals:
     def test_complex_numbers(self, client):
         X = da.from_array(frame()[NAMES].to_numpy() + 1j, chunks=(80, -1))
         self.refused(X, frame()["label"], "Complex data not supported")
+
+    def test_data_on_this_machine(self):
+        with pytest.raises(ValueError, match="X is of type ndarray; give a Dask array"):
+            fit(PLML(**QUICK), np.zeros((4, 2)), [0, 1, 0, 1])
 
     @pytest.mark.parametrize("number", [0, 2.5, True])
     def test_a_number_of_shards_that_makes_no_sense(self, client, number):

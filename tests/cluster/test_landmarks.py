@@ -45,14 +45,18 @@ def landmarks(client, digits):
     seed = int(check_random_state(0).randint(2**31 - 1))
     shards = make_shards(cluster, table, 3, seed)
     few = choose_landmarks(cluster, shards, N_LANDMARKS, 1, seed)
-    parts = client.gather(few.shards.parts)
+    parts, everything = client.gather((few.shards.parts, shards.parts))
     assert len(parts) == 1
+    shares = [np.isin(shard.rows, parts[0].rows).mean() for shard in everything]
+    np.testing.assert_allclose(shares, N_LANDMARKS / len(X), atol=0.01)  # as much of every shard
     return parts[0].rows
 
 
-def test_an_even_sample(landmarks):
+def test_a_sample_of_all_rows(landmarks, digits):
     assert N_LANDMARKS <= len(landmarks) <= N_LANDMARKS + 3
     assert len(np.unique(landmarks)) == len(landmarks)
+    blocks_of_the_user = np.bincount(landmarks // 100, minlength=10)
+    assert blocks_of_the_user.min() > 15  # of about 30
 
 
 def test_the_weights_of_landmarks_solve_their_problem(model, landmarks, digits):

@@ -65,7 +65,7 @@ class _Blas:
             self._holders[me] += 1
             _set_threads((library, n_threads) for library in libraries)
         try:
-            yield max((count for _, count in own + found), default=1)
+            yield max((count for _, count in found or own), default=1)
         finally:
             with self._lock:
                 self._holders[me] -= 1
@@ -143,6 +143,12 @@ class Crew:
 ALONE = Crew()
 
 
+def _work_alone() -> None:
+    """Hold the BLAS that has a number for every thread to one in this one, a new one."""
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    _set_threads((library, 1) for library in libraries if _is_of_a_thread(library))
+
+
 @contextmanager
 def crew() -> Iterator[Crew]:
     """As many threads as BLAS may use, while BLAS itself is held to one.
@@ -154,5 +160,5 @@ def crew() -> Iterator[Crew]:
         if n_threads == 1:
             yield ALONE
             return
-        with ThreadPoolExecutor(n_threads) as pool:
+        with ThreadPoolExecutor(n_threads, initializer=_work_alone) as pool:
             yield Crew(pool, n_threads)

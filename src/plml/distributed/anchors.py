@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 
 from plml.distributed.cluster import Cluster, offsets_of
 from plml.distributed.data import Block, Table
+from plml.distributed.samples import shares_of, some_rows
 from plml.stages.anchors import (
     MAX_ITER,
     TOLERANCE,
@@ -18,7 +19,7 @@ from plml.stages.anchors import (
     trials_a_center,
 )
 
-#: Rows that are clustered at the most, and their share of the memory; beyond, a sample.
+#: Rows that are clustered at the most, and their share of what tasks may take; beyond, a sample.
 MOST_ROWS = 2**18
 _SHARE_OF_MEMORY = 0.1
 
@@ -31,10 +32,10 @@ def distributed_anchors(
 ) -> np.ndarray:
     """U, the means of at most ``n_bases`` clusters, none of them empty.
 
-    Up to ``MOST_ROWS`` rows these are the anchors of a fit on one machine, to rounding.
+    Where all rows are clustered, these are the anchors of a fit on one machine, to rounding.
     """
     rng = check_random_state(random_state)
-    blocks, sizes = _sampled(cluster, table)
+    blocks, sizes = _sampled(cluster, table, rng)
     n_clusters = min(n_bases, sum(sizes))
     centers = _spread_out(cluster, blocks, sizes, n_clusters, rng)
     mean = sum(cluster.gather([cluster.submit(_total, block) for block in blocks])) / sum(sizes)
@@ -44,18 +45,20 @@ def distributed_anchors(
     return centers[counts > 0].astype(table.dtype)
 
 
-def _sampled(cluster: Cluster, table: Table) -> tuple[list[Future], list[int]]:
-    """Blocks of float64 rows: all, or an even sample in the order of the rows."""
+def _sampled(
+    cluster: Cluster, table: Table, rng: np.random.RandomState
+) -> tuple[list[Future], list[int]]:
+    """Blocks of float64 rows: all, or a random sample, in the order of the rows."""
     row_bytes = table.n_features * np.dtype(np.float64).itemsize
-    most = min(MOST_ROWS, _SHARE_OF_MEMORY * cluster.memory() / row_bytes)
-    step = max(1, int(np.ceil(table.n_rows / most)))
-    starts = offsets_of(table.sizes)[:-1]
-    first = [int(-start % step) for start in starts]
+    most = int(min(MOST_ROWS, _SHARE_OF_MEMORY * cluster.memory() / row_bytes))
+    sizes = list(table.sizes)
+    seeds: list[int] | list[None] = [None] * len(sizes)
+    if table.n_rows > most:
+        sizes, seeds = shares_of(table.sizes, most, np.random.default_rng(rng.randint(2**31)))
     blocks = [
-        cluster.submit(_rows, block, skip, step)
-        for block, skip in zip(table.blocks, first, strict=True)
+        cluster.submit(_rows, block, size, seed)
+        for block, size, seed in zip(table.blocks, sizes, seeds, strict=True)
     ]
-    sizes = [len(range(skip, size, step)) for skip, size in zip(first, table.sizes, strict=True)]
     filled = [number for number, size in enumerate(sizes) if size]
     # A block a thread: every iteration sends a message to each.
     runs = np.array_split(np.array(filled), min(len(filled), len(cluster.workers())))
@@ -63,8 +66,10 @@ def _sampled(cluster: Cluster, table: Table) -> tuple[list[Future], list[int]]:
     return joined, [sum(sizes[b] for b in run) for run in runs]
 
 
-def _rows(block: Block, first: int, step: int) -> np.ndarray:
-    return block.X[first::step].astype(np.float64)
+def _rows(block: Block, size: int, seed: int | None) -> np.ndarray:
+    """All of a block's rows, or some."""
+    X = block.X if seed is None else block.X[some_rows(len(block.X), size, seed)]
+    return X.astype(np.float64)
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

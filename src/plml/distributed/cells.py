@@ -59,12 +59,20 @@ class CellIndex:
         """
         from faiss.contrib.ivf_tools import search_preassigned
 
-        probes = probes - self.first_cell
-        probes = np.where((probes >= 0) & (probes < self.n_cells), probes, -1)
+        probes = self._probes_here(probes)
         for code, file in self.files:
             file.nprobe = probes.shape[1]
             d2, numbers = search_preassigned(file, X, k, probes)
             yield code, d2.astype(np.float64) * self.unit**2, numbers
+
+    def _probes_here(self, probes: np.ndarray) -> np.ndarray:
+        """The cells of this shard first, -1 after them; no more than there are, or faiss reads
+        the rows of this table as if they were shorter.
+        """
+        probes = probes - self.first_cell
+        probes = np.where((probes >= 0) & (probes < self.n_cells), probes, -1)
+        order = np.argsort(probes < 0, axis=1, kind="stable")[:, : self.n_cells]
+        return np.ascontiguousarray(np.take_along_axis(probes, order, axis=1))
 
 
 def _inverted_file(X: np.ndarray, cells: np.ndarray, n_cells: int, members: np.ndarray) -> Any:

@@ -55,9 +55,11 @@ def connected(n_jobs: int | None = None) -> Client:
 
 
 def _with_workers(client: Client) -> Client:
+    work = client.submit(_itself, None, pure=False)  # a cluster that adapts has none without any
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError:
+        work.cancel()
         raise RuntimeError(
             f"the Dask cluster at {client.scheduler.address} has had no workers for {_PATIENCE} "
             "seconds; start some"
@@ -75,11 +77,15 @@ class Cluster:
     ----------
     client : Client
     verbose : show how far a stage is
+    working_memory : MiB of the largest temporary array, if that is less than what a worker has
     """
 
-    def __init__(self, client: Client, verbose: int = 0) -> None:
+    def __init__(
+        self, client: Client, verbose: int = 0, working_memory: float | None = None
+    ) -> None:
         self.client = client
         self.verbose = verbose
+        self.working_memory = working_memory
         self.stage = "plml"
 
     @contextmanager
@@ -100,7 +106,14 @@ class Cluster:
         key = f"{self.stage}-{function.__name__.strip('_').replace('_', '-')}-{uuid4().hex}"
         # In the order of submission, so that a sum is made before what is summed has piled up.
         return self.client.submit(
-            _run, function, *arguments, key=key, pure=False, fifo_timeout=0, **where
+            _run,
+            self.working_memory,
+            function,
+            *arguments,
+            key=key,
+            pure=False,
+            fifo_timeout=0,
+            **where,
         )
 
     def put(self, value: Any) -> Future:
@@ -150,17 +163,25 @@ class Cluster:
 
     def _info(self) -> dict[str, Any]:
         # ``scheduler_info`` may be overwritten by the client's own look at it.
-        return self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
+        def look() -> dict[str, Any]:
+            return self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
+
+        info = look()
+        if not info:
+            _with_workers(self.client)
+            info = look()
+        return info
 
     def memory(self) -> float:
         """The same, of all threads together."""
         return self.memory_a_thread() * len(self.workers())
 
 
-def _run(function: Callable[..., Any], *arguments: Any) -> Any:
+def _run(mebibytes: float | None, function: Callable[..., Any], *arguments: Any) -> Any:
     _keep_small_arrays()
+    limits = [limit for limit in (mebibytes, _mebibytes_of_blocks()) if limit]
     try:
-        with working_memory(_mebibytes_of_blocks()):
+        with working_memory(min(limits, default=None)):
             return function(*arguments)
     finally:
         _give_back()

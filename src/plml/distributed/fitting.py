@@ -3,13 +3,16 @@
 import warnings
 from numbers import Integral
 from typing import Any
+from uuid import uuid4
 
 import dask.array as da
 import numpy as np
 from dask.delayed import delayed
+from dask.highlevelgraph import HighLevelGraph
 from distributed import Future
 from sklearn.utils import check_random_state
 
+from plml.backend.arrays import is_collection
 from plml.distributed.anchors import distributed_anchors
 from plml.distributed.cluster import Cluster, connected, offsets_of, pick
 from plml.distributed.data import Table, read_table
@@ -28,13 +31,14 @@ from plml.distributed.queries import ShardedQueries, TrainingSide, training_squa
 from plml.distributed.shards import FEWEST_ROWS, Shard, Shards, make_shards, n_shards_for
 from plml.distributed.weights import LearnedWeights, learn_weights
 from plml.estimators._base import all_or_nothing
-from plml.estimators._callbacks import begin_fit, end_fit
+from plml.estimators._callbacks import begin_fit, end_fit, with_callbacks
 from plml.solvers.problem import history_arrays
-from plml.stages.approximate import APPROXIMATE_FROM
+from plml.stages.approximate import APPROXIMATE_FROM, MOST_CLASSES
 from plml.stages.graph import SCALE_NEIGHBOR
 from plml.stages.metrics import Metrics
 
 
+@with_callbacks
 def fit(
     model: Any,
     X: Any,
@@ -64,7 +68,12 @@ def fit(
     model._validate_params()
     _check_parameters(model)
     _check_numbers(model, n_shards, n_landmarks)
-    cluster = Cluster(connected(model.n_jobs), model.verbose)
+    if not is_collection(X):
+        raise ValueError(
+            f"X is of type {type(X).__name__}; give a Dask array or data frame, or use model.fit "
+            "for data on this machine"
+        )
+    cluster = Cluster(connected(model.n_jobs), model.verbose, model.working_memory)
     with all_or_nothing(model):
         begin_fit(model, 2)
         _fit(cluster, model, X, y, n_shards, n_landmarks or MOST_LANDMARKS)
@@ -226,7 +235,8 @@ def _check_table(model: Any, table: Table) -> None:
 
 
 def _is_exact(how: str, table: Table) -> bool:
-    return how == "exact" or (how == "auto" and table.n_rows < APPROXIMATE_FROM)
+    pays = table.n_rows >= APPROXIMATE_FROM and len(table.classes) <= MOST_CLASSES
+    return how == "exact" or (how == "auto" and not pays)
 
 
 def _set_fitted(
@@ -300,15 +310,15 @@ def _in_user_order(cluster: Cluster, side: TrainingSide, m: int, dtype: Any) -> 
         delayed(_by_block, pure=False)(shard, weights, offsets)
         for shard, weights in zip(side.shards, side.weights, strict=True)
     ]
-    blocks = [
-        da.from_delayed(
-            delayed(_sorted, pure=False)([delayed(pick, pure=False)(its, b) for its in cut]),
-            (size, m),
-            dtype=dtype,
-        )
-        for b, size in enumerate(side.chunks)
-    ]
-    return da.concatenate(blocks)
+    # As a graph, because Delayed objects for all pairs of shards and blocks would take minutes.
+    name = f"plml-weights-{uuid4().hex}"
+    tasks: dict[Any, Any] = {}
+    for b in range(len(side.chunks)):
+        pieces = [(f"{name}-pick", s, b) for s in range(len(cut))]
+        tasks |= {key: (pick, its.key, b) for key, its in zip(pieces, cut, strict=True)}
+        tasks[name, b, 0] = (_sorted, pieces)
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=cut)
+    return da.Array(graph, name, (side.chunks, (m,)), dtype=dtype)
 
 
 def _by_block(

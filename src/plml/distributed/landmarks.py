@@ -12,7 +12,8 @@ from distributed import Future
 from plml.distributed.cluster import Cluster, offsets_of
 from plml.distributed.halo import collected, plan_halo
 from plml.distributed.neighbors import Found
-from plml.distributed.shards import Shard, Shards, laid_out
+from plml.distributed.samples import some_rows
+from plml.distributed.shards import Shard, Shards, joined, laid_out
 from plml.stages.weights import QueryWeightProblem, learn_weights, query_similarity
 
 #: As many as there are rows, up to this.
@@ -51,7 +52,7 @@ def choose_landmarks(
     sizes = np.diff(shards.offsets)
     shares = np.ceil(sizes * (n_landmarks / shards.n_rows)).astype(np.int64)
     chosen = [
-        cluster.submit(_chosen, int(size), int(share), int(rng.integers(2**31)))
+        cluster.submit(some_rows, int(size), int(share), int(rng.integers(2**31)))
         for size, share in zip(sizes, shares, strict=True)
     ]
     pieces = [
@@ -62,7 +63,7 @@ def choose_landmarks(
     runs = [np.flatnonzero(run_of == run) for run in range(run_of[-1] + 1)]
     workers = [shards.workers[run[0]] for run in runs]
     parts = [
-        cluster.submit(_joined, [pieces[s] for s in run], on=worker)
+        cluster.submit(joined, [pieces[s] for s in run], on=worker)
         for run, worker in zip(runs, workers, strict=True)
     ]
     few = laid_out(
@@ -71,17 +72,9 @@ def choose_landmarks(
     return Landmarks(few, chosen, offsets_of(shares.tolist()))
 
 
-def _chosen(n_rows: int, size: int, seed: int) -> np.ndarray:
-    return np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False))
-
-
 def _landmarks_of(shard: Shard, chosen: np.ndarray) -> Shard:
     some = Shard(*(part[chosen] for part in shard))
     return some._replace(codes=np.zeros_like(some.codes))
-
-
-def _joined(pieces: list[Shard]) -> Shard:
-    return Shard(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
 
 def extended_weights(

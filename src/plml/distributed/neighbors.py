@@ -12,14 +12,17 @@ from distributed import Future
 
 from plml.distributed.cells import CellIndex
 from plml.distributed.cluster import Cluster
+from plml.distributed.samples import shares_of, some_rows
 from plml.distributed.shards import Shard, Shards, nearest_cells
+from plml.distributed.sums import RunningSum
 from plml.stages.approximate import TARGET_RECALL
 from plml.stages.neighbors import EuclideanIndex
 
-#: Rows on which the recall is measured.
+#: Rows that choose how many cells are searched, and as many others on which the recall is measured.
 _SAMPLE = 256
-#: Queries at a time.
+#: Queries at a time, and lists of a query that are merged at a time.
 _QUERY_BLOCK = 1024
+_LISTS = 8
 
 
 class Wanted(NamedTuple):
@@ -85,8 +88,10 @@ def find_neighbors(
     if exact:
         queries = [cluster.submit(_all_of, *its) for its in search.asking]
         return search.exactly(queries), dict.fromkeys(Wanted._fields, 1.0)
-    n_cells, recall = search.calibrated(seed)
-    return search.completed(search.in_cells(n_cells), class_sizes), recall
+    sample = search.sample(seed)
+    found = search.in_cells(_n_cells_needed(among, sample))
+    found = search.completed(found, class_sizes)
+    return found, search.recall(found, sample)
 
 
 class _Search:
@@ -105,17 +110,22 @@ class _Search:
 
     def exactly(self, queries: list[Future]) -> list[Future]:
         """``Found`` of some queries, by definition."""
-        submit = self.cluster.submit
         found: list[Future] = []
         for wave in self.cluster.waves(len(queries)):
-            for number in wave:
-                candidates = [
-                    submit(_search_exactly, queries[number], *its, self.wanted)
-                    for its in self.searched
-                ]
-                found.append(submit(_merged, None, candidates, self.wanted))
+            found += [self._exactly_for(queries[number]) for number in wave]
             self.cluster.wait(found[wave.start :])
         return found
+
+    def _exactly_for(self, queries: Future) -> Future:
+        submit = self.cluster.submit
+        return self._merged(
+            submit(_search_exactly, queries, *its, self.wanted) for its in self.searched
+        )
+
+    def _merged(self, candidates: Iterable[Future], n_rows: int | None = None) -> Future:
+        """``Found`` of what shards propose, a few of them in memory at a time."""
+        running = RunningSum(self.cluster, candidates, _nearest_candidates)
+        return self.cluster.submit(_found, running.parts, n_rows)
 
     def in_cells(self, n_cells: int) -> list[Future]:
         """``Found`` of every shard, in its rows' nearest cells."""
@@ -128,12 +138,12 @@ class _Search:
             queries = [submit(_probing, *self.asking[s], probing) for s in wave]
             looked_into = self.cluster.gather([submit(_shards_of, q, probing) for q in queries])
             for s, its, numbers in zip(wave, queries, looked_into, strict=True):
-                candidates = []
-                for r in numbers:
-                    sent = submit(_sent, its, probing, r)
-                    offset = int(shards.offsets[r])
-                    candidates.append(submit(_search_cells, sent, places[r], offset, self.wanted))
-                found.append(submit(_merged, n_rows[s], candidates, self.wanted))
+                looks = ((submit(_sent, its, probing, r), r) for r in numbers)
+                candidates = (
+                    submit(_search_cells, sent, places[r], int(shards.offsets[r]), self.wanted)
+                    for sent, r in looks
+                )
+                found.append(self._merged(candidates, n_rows[s]))
             # Or what all shards send would be in memory at the same time.
             self.cluster.wait(found[wave.start :])
         return found
@@ -153,51 +163,74 @@ class _Search:
             found[s] = submit(_patched, found[s], short[s], its)
         return found
 
-    def calibrated(self, seed: int) -> tuple[int, dict[str, float]]:
-        """As many cells as a sample needs for the recall wanted, and the recall of another one.
-
-        Inside a cell the search misses nothing, so a true neighbour is found if its cell is among
-        the nearest ones of the query: no search is needed to know the recall.
-        """
-        submit = self.cluster.submit
-        rng = np.random.default_rng(seed)
-        sizes = np.diff(self.shards.offsets)
-        shares = rng.multivariate_hypergeometric(sizes, min(2 * _SAMPLE, self.shards.n_rows))
+    def sample(self, seed: int) -> "_Sample":
+        """Some rows, and what an exact search finds for them."""
+        submit, shards = self.cluster.submit, self.shards
+        n_rows = min(2 * _SAMPLE, shards.n_rows)
+        shares, seeds = shares_of(np.diff(shards.offsets), n_rows, np.random.default_rng(seed))
         samples = [
-            submit(_some_of, *its, int(share), int(rng.integers(2**31)))
-            for its, share in zip(self.asking, shares, strict=True)
+            submit(_some_of, *its, share, its_seed)
+            for its, share, its_seed in zip(self.asking, shares, seeds, strict=True)
         ]
-        sample = submit(_joined, samples)
-        truth = [submit(_search_exactly, sample, *its, self.wanted) for its in self.searched]
-        queries, truth = self.cluster.gather((sample, truth))
-        choosing: list[np.ndarray] = []
-        others: dict[str, np.ndarray] = {}
-        for purpose, k in zip(Wanted._fields, self.wanted, strict=True):
-            near = nearest_of([getattr(part, purpose) for part in truth], k, len(queries.X))
-            query, ranks = _cell_ranks(self.among, queries, near)
-            choosing.append(ranks[query % 2 == 0])
-            others[purpose] = ranks[query % 2 == 1]
-        n_cells = 1 + max(
-            int(np.quantile(its, TARGET_RECALL, method="higher")) if len(its) else 0
-            for its in choosing
-        )
-        recall = {
-            purpose: float(np.mean(its < n_cells)) if len(its) else 1.0
-            for purpose, its in others.items()
+        joined = submit(_joined, samples)
+        queries, truth = self.cluster.gather((joined, self._exactly_for(joined)))
+        return _Sample(queries, np.repeat(np.arange(len(shards)), shares), truth)
+
+    def recall(self, found: list[Future], sample: "_Sample") -> dict[str, float]:
+        """The share of true neighbours found, of the rows that did not choose the cells."""
+        measured = np.arange(1, len(sample.shards), 2)  # shard by shard
+        looks = [
+            self.cluster.submit(_rows_found, found[s], sample.queries.numbers[its])
+            for s in np.unique(sample.shards[measured])
+            for its in [measured[sample.shards[measured] == s]]
+        ]
+        parts = zip(*self.cluster.gather(looks), strict=True)
+        _, *lists = (np.concatenate(its) for its in parts)
+        return {
+            purpose: _share_found(truth[measured], there)
+            for (purpose, truth), there in zip(sample.neighbors().items(), lists, strict=True)
         }
-        return n_cells, recall
 
 
-def _cell_ranks(shards: Shards, queries: Queries, near: Near) -> tuple[np.ndarray, np.ndarray]:
-    """By neighbour: the query, and how many centres are nearer to it than that of the cell.
+class _Sample(NamedTuple):
+    """Rows with their true neighbours; even ones choose the cells, odd ones are measured."""
 
-    A stranger may be among the rows searched; what it finds at no distance does not count.
-    """
-    order = nearest_cells(shards.scaling.single(queries.X), shards.centers, len(shards.centers))
-    counts = (near.numbers >= 0) & ((near.squared > 0) | (queries.own >= 0)[:, None])
-    query, at = np.nonzero(counts)
-    cells = np.searchsorted(shards.cell_starts, near.numbers[query, at], side="right") - 1
-    return query, np.argsort(order, axis=1)[query, cells]
+    queries: Queries
+    shards: np.ndarray  # of every row
+    truth: Found
+
+    def neighbors(self) -> dict[str, np.ndarray]:
+        """By purpose: numbers of the true neighbours, (q, k), -1 where there are fewer.
+
+        A stranger may be among the rows searched; what it finds at no distance does not count.
+        """
+        itself = (self.queries.own < 0)[:, None] & (self.truth.squared <= 0)
+        lists = np.where(itself, -1, self.truth.graph), self.truth.targets, self.truth.impostors
+        return dict(zip(Wanted._fields, lists, strict=True))
+
+
+def _n_cells_needed(shards: Shards, sample: _Sample) -> int:
+    """As many nearest cells as hold the wanted share of the true neighbours of a sample."""
+    X = shards.scaling.single(sample.queries.X[::2])
+    ranks = np.argsort(nearest_cells(X, shards.centers, len(shards.centers)), axis=1)
+    n_cells = 1
+    for numbers in sample.neighbors().values():
+        query, at = np.nonzero(numbers[::2] >= 0)
+        cells = np.searchsorted(shards.cell_starts, numbers[::2][query, at], side="right") - 1
+        if len(query):
+            rank = np.quantile(ranks[query, cells], TARGET_RECALL, method="higher")
+            n_cells = max(n_cells, 1 + int(rank))
+    return n_cells
+
+
+def _rows_found(found: Found, rows: np.ndarray) -> Found:
+    return Found(*(part[rows] for part in found))
+
+
+def _share_found(truth: np.ndarray, found: np.ndarray) -> float:
+    """Of the neighbours that are there, (q, k) numbers."""
+    hits = (truth[:, :, None] == found[:, None, :]).any(axis=2)
+    return float(hits[truth >= 0].mean()) if (truth >= 0).any() else 1.0
 
 
 def _n_queries(queries: Queries) -> int:
@@ -295,6 +328,11 @@ def _by_purpose(
 ) -> Candidates:
     """The nearest of all classes, of the query's own and of the others."""
     purposes: dict[str, list[Near]] = {"graph": [], "targets": [], "impostors": []}
+
+    def merge() -> dict[str, Near]:
+        lists = zip(purposes.items(), wanted, strict=True)
+        return {name: nearest_of(parts, k, len(queries.X)) for (name, parts), k in lists}
+
     for code, squared, numbers in by_class:
         absent = numbers < 0
         near = Near(
@@ -306,11 +344,9 @@ def _by_purpose(
         purposes["graph"].append(near)
         purposes["targets"].append(near._replace(squared=np.where(own, near.squared, np.inf)))
         purposes["impostors"].append(near._replace(squared=np.where(own, np.inf, near.squared)))
-    merged = {
-        name: nearest_of(parts, k, len(queries.X))
-        for (name, parts), k in zip(purposes.items(), wanted, strict=True)
-    }
-    return Candidates(queries.numbers, **merged)
+        if len(purposes["graph"]) == _LISTS:  # there may be many classes
+            purposes = {name: [near] for name, near in merge().items()}
+    return Candidates(queries.numbers, **merge())
 
 
 def nearest_of(parts: list[Near], k: int, n_queries: int) -> Near:
@@ -325,26 +361,37 @@ def nearest_of(parts: list[Near], k: int, n_queries: int) -> Near:
     return Near(*(np.take_along_axis(part, order, axis=1) for part in (squared, numbers, rows)))
 
 
-def _merged(n_rows: int | None, candidates: list[Candidates], wanted: Wanted) -> Found:
-    """The neighbours of a shard's rows, or of the queries alone, from what all shards propose."""
-    n = len(candidates[0].queries) if n_rows is None else n_rows
+def _nearest_candidates(parts: list[Candidates]) -> Candidates:
+    """The nearest of what several shards propose."""
+    queries = parts[0].queries
+    if not all(np.array_equal(part.queries, queries) for part in parts):
+        queries = np.unique(np.concatenate([part.queries for part in parts]))
+        parts = [_among(part, queries) for part in parts]
+    lists = zip(*(part[1:] for part in parts), strict=True)
+    nears = [nearest_of(list(its), its[0].squared.shape[1], len(queries)) for its in lists]
+    return Candidates(queries, *nears)
 
-    def everywhere(purpose: str, k: int) -> Near:
-        parts = []
-        for part in candidates:
-            near: Near = getattr(part, purpose)
-            if len(part.queries) == n:
-                parts.append(near)
-                continue
-            whole = Near(np.full((n, k), np.inf), np.full((n, k), -1), np.full((n, k), -1))
-            for here, there in zip(whole, near, strict=True):
-                here[part.queries] = there
-            parts.append(whole)
-        return nearest_of(parts, k, n)
 
-    graph, targets, impostors = (
-        everywhere(purpose, k) for purpose, k in zip(Wanted._fields, wanted, strict=True)
-    )
+def _among(part: Candidates, queries: np.ndarray) -> Candidates:
+    """With nothing for the queries that were not asked."""
+    rows = np.searchsorted(queries, part.queries)
+
+    def spread(near: Near) -> Near:
+        shape = len(queries), near.squared.shape[1]
+        whole = Near(np.full(shape, np.inf), np.full(shape, -1), np.full(shape, -1))
+        for here, there in zip(whole, near, strict=True):
+            here[rows] = there
+        return whole
+
+    return Candidates(queries, *(spread(near) for near in part[1:]))
+
+
+def _found(parts: list[Candidates], n_rows: int | None) -> Found:
+    """Neighbours of a shard's rows, or of the queries alone."""
+    nearest = _nearest_candidates(parts)
+    if n_rows is not None:
+        nearest = _among(nearest, np.arange(n_rows))
+    _, graph, targets, impostors = nearest
     return Found(graph.squared, graph.numbers, targets.numbers, impostors.numbers)
 
 
@@ -352,7 +399,7 @@ def _merged(n_rows: int | None, candidates: list[Candidates], wanted: Wanted) ->
 
 
 def _some_of(shard: Shard, first: int | None, size: int, seed: int) -> Queries:
-    chosen = np.sort(np.random.default_rng(seed).choice(len(shard.X), size, replace=False))
+    chosen = some_rows(len(shard.X), size, seed)
     return Queries(*(part[chosen] for part in _all_of(shard, first)))
 
 

@@ -21,6 +21,8 @@ from plml.stages.weights import QueryWeightProblem, learn_weights, query_similar
 
 #: Queries that are searched together.
 _QUERY_ROWS = 2**14
+#: Shards whose answers are merged by one task.
+_AT_ONCE = 8
 #: Training rows whose squares are computed together.
 _ROWS_AT_ONCE = 2**10
 
@@ -108,8 +110,8 @@ class ShardedQueries:
         """As ``PLML.kneighbors``; indices are rows in the order of the user."""
         k = self._k(n_neighbors)
         found = self._answer(X, lambda Q, rule: _numbers(*self._near(Q, rule, k)), float, 2 * k)
-        indices = found[:, k:].astype(np.int64)
-        return (found[:, :k], indices) if return_distance else indices
+        distances, indices = _cut_in_two(found, k)
+        return (distances, indices) if return_distance else indices
 
     def local_weights(self, X: Any) -> Any:
         """As ``PLML.local_weights``."""
@@ -151,7 +153,7 @@ class ShardedQueries:
             _euclidean(Q, shard, weights, scales, rule)
             for shard, weights, scales in zip(side.shards, side.weights, side.scales, strict=True)
         ]
-        return _weights_of(Q, near, rule)
+        return _weights_of(Q, _few(near, lambda some: _nearest_neighborhood(some, rule)), rule)
 
     def _near(self, Q: Delayed, rule: Delayed, k: int) -> tuple[list[Delayed], int]:
         W = self._weights(Q, rule)
@@ -160,7 +162,15 @@ class ShardedQueries:
             _local(Q, W, shard, squares, rule, k)
             for shard, squares in zip(side.shards, side.squares, strict=True)
         ]
-        return found, k
+        return _few(found, lambda some: _nearest_voters(some, k)), k
+
+
+def _few(parts: list[Delayed], merged: Callable[[list[Delayed]], Delayed]) -> list[Delayed]:
+    """Merged a few at a time: what all shards say of some queries may be more than fits memory."""
+    while len(parts) > _AT_ONCE:
+        runs = [parts[start : start + _AT_ONCE] for start in range(0, len(parts), _AT_ONCE)]
+        parts = [merged(run) for run in runs]
+    return parts
 
 
 def _is_current(client: Client) -> bool:
@@ -193,10 +203,9 @@ class BlockQueries:
     def kneighbors(self, X: Any, n_neighbors: int | None, return_distance: bool) -> Any:
         """As ``PLML.kneighbors``."""
         k = _asked_for(self.model, n_neighbors)
-        indices = self._ask(X, np.int64, k, "kneighbors", k, False)
         if not return_distance:
-            return indices
-        return self._ask(X, np.float64, k, "_distances", k), indices
+            return self._ask(X, np.int64, k, "kneighbors", k, False)
+        return _cut_in_two(self._ask(X, np.float64, 2 * k, "kneighbors", k), k)
 
     def local_weights(self, X: Any) -> Any:
         """As ``PLML.local_weights``."""
@@ -218,9 +227,13 @@ def _asked_for(model: Any, n_neighbors: int | None) -> int:
 
 @delayed(pure=False)
 def _asked(model: Any, method: str, Q: np.ndarray, *arguments: Any) -> np.ndarray:
-    if method == "_distances":
-        return model.kneighbors(Q, *arguments)[0]
-    return getattr(model, method)(Q, *arguments)
+    answer = getattr(model, method)(Q, *arguments)
+    return np.concatenate(answer, axis=1) if isinstance(answer, tuple) else answer
+
+
+def _cut_in_two(found: Any, k: int) -> tuple[Any, Any]:
+    """Distances and indices that came side by side."""
+    return found[:, :k], found[:, k:].astype(np.int64)
 
 
 def over_blocks(
@@ -321,37 +334,48 @@ def _euclidean(
     )
 
 
+def _nearest(found: list[_Neighborhood], rule: Rule) -> _Neighborhood:
+    """Of several shards, the rows that matter."""
+    widths = [part.near.squared.shape[1] for part in found]
+    # Numbers into what the shards say, side by side.
+    starts = np.cumsum([0, *widths])
+    places = [
+        part.near._replace(
+            numbers=np.broadcast_to(start + np.arange(width), part.near.squared.shape)
+        )
+        for start, width, part in zip(starts[:-1], widths, found, strict=True)
+    ]
+    n_queries = len(found[0].scales)
+    near = nearest_of(places, min(_n_wanted(rule), sum(widths)), n_queries)
+    chosen = np.arange(n_queries)[:, None], near.numbers
+    weights, scales = (
+        np.concatenate([getattr(part, name) for part in found], axis=1)[chosen]
+        for name in ("weights", "scales")
+    )
+    return _Neighborhood(near, weights, scales)
+
+
+_nearest_neighborhood = delayed(_nearest, pure=False)
+
+
 @delayed(pure=False)
 def _weights_of(Q: np.ndarray, found: list[_Neighborhood], rule: Rule) -> np.ndarray:
     """The weights of the queries: of the nearest training row, or by equation 4."""
-    k = min(_n_wanted(rule), sum(part.near.squared.shape[1] for part in found))
-    # Numbers into what the shards say, side by side.
-    starts = np.cumsum([0] + [part.near.squared.shape[1] for part in found])
-    places = [
-        part.near._replace(
-            numbers=np.broadcast_to(
-                start + np.arange(part.near.squared.shape[1]), part.near.squared.shape
-            )
-        )
-        for start, part in zip(starts[:-1], found, strict=True)
-    ]
-    near = nearest_of(places, k, len(Q))
-    weights, scales = (
-        np.concatenate([getattr(part, name) for part in found], axis=1)
-        for name in ("weights", "scales")
-    )
-    rows = np.arange(len(Q))[:, None]
+    near, weights, scales = _nearest(found, rule)
     if rule.query_weights == "nearest":
-        return weights[rows, near.numbers][:, 0]
-    chosen, its_scales = weights[rows, near.numbers], scales[rows, near.numbers]
-    neighbors = np.arange(chosen[:, :, 0].size).reshape(len(Q), k)
+        return weights[:, 0]
     problem = QueryWeightProblem(
         Q,
         rule.anchors,
         rule.locality,
         rule.smoothness,
-        chosen.reshape(-1, chosen.shape[2]),
-        query_similarity(near.squared, neighbors, its_scales.ravel(), rule.n_graph_neighbors),
+        weights.reshape(-1, weights.shape[2]),
+        query_similarity(
+            near.squared,
+            np.arange(scales.size).reshape(scales.shape),
+            scales.ravel(),
+            rule.n_graph_neighbors,
+        ),
     )
     solution = learn_weights(problem, solver="auto", tol=1e-3 * rule.tol, max_iter=rule.max_iter)
     return solution.x.astype(weights.dtype)
@@ -374,30 +398,34 @@ def _local(
     squared, at = index.search(Q, W, k)
     if not index.curved(W).all():  # the Euclidean order decides there, between shards as well
         flat = ~index.curved(W)
-        squared[flat] = -1.0 / (1.0 + euclidean_neighbors(shard.X[order], k, Q[flat])[0])
+        euclidean = euclidean_neighbors(shard.X[order], k, Q[flat])[0]
+        squared[flat] = -1.0 / (np.finfo(float).tiny + euclidean)
     numbers = order[at]
     return _Voters(Near(squared, numbers, shard.rows[numbers]), shard.codes[numbers])
 
 
-def _merged(found: list[_Voters], k: int) -> tuple[Near, np.ndarray]:
-    near = nearest_of(
-        [part.near._replace(numbers=part.codes) for part in found], k, len(found[0].codes)
-    )
-    return near, near.numbers
+def _merged(found: list[_Voters], k: int) -> _Voters:
+    parts = [part.near._replace(numbers=part.codes) for part in found]
+    k = min(k, sum(part.codes.shape[1] for part in found))
+    near = nearest_of(parts, k, len(found[0].codes))
+    return _Voters(near, near.numbers)
+
+
+_nearest_voters = delayed(_merged, pure=False)
 
 
 @delayed(pure=False)
 def _predicted(found: list[_Voters], k: int, rule: Rule) -> np.ndarray:
-    return rule.classes[vote(_merged(found, k)[1], len(rule.classes)).argmax(axis=1)]
+    return rule.classes[vote(_merged(found, k).codes, len(rule.classes)).argmax(axis=1)]
 
 
 @delayed(pure=False)
 def _shares(found: list[_Voters], k: int, rule: Rule) -> np.ndarray:
-    return vote(_merged(found, k)[1], len(rule.classes))
+    return vote(_merged(found, k).codes, len(rule.classes))
 
 
 @delayed(pure=False)
 def _numbers(found: list[_Voters], k: int) -> np.ndarray:
     """Distances and rows side by side."""
-    near, _ = _merged(found, k)
+    near = _merged(found, k).near
     return np.concatenate([np.sqrt(np.maximum(near.squared, 0.0)), near.rows.astype(float)], axis=1)

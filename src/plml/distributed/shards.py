@@ -10,6 +10,8 @@ from distributed import Future
 
 from plml.distributed.cluster import Cluster, offsets_of, pick
 from plml.distributed.data import Block, Table
+from plml.distributed.samples import shares_of, some_rows
+from plml.distributed.sums import RunningSum
 
 #: Rows a cell, on average, that the quantiser is trained on.
 _ROWS_A_CELL = 40
@@ -83,13 +85,13 @@ def make_shards(cluster: Cluster, table: Table, n_shards: int, seed: int) -> Sha
     workers = [places[s * len(places) // n_shards] for s in range(n_shards)]
     quantizer = cluster.put((centers, shard_of_cell, scaling))
     starts = offsets_of(table.sizes)
-    pieces: list[list[Future]] = [[] for _ in range(n_shards)]
+    pieces = [RunningSum(cluster, add_up=joined) for _ in range(n_shards)]
     for block, start in zip(table.blocks, starts[:-1], strict=True):
         routed = cluster.submit(_route, block, int(start), quantizer)
         for s, its in enumerate(pieces):  # at once, while the block is in memory
-            its.append(cluster.submit(pick, routed, s))
+            its.add(cluster.submit(pick, routed, s))
     parts = [
-        cluster.submit(_assembled, its, on=worker)
+        cluster.submit(_assembled, its.parts, on=worker)
         for its, worker in zip(pieces, workers, strict=True)
     ]
     return laid_out(cluster, parts, workers, centers, shard_of_cell, scaling)
@@ -118,19 +120,17 @@ def _cells(
     bytes_a_row = _WORKING_BYTES * table.n_features
     in_memory = int(min(cluster.memory_a_thread() / bytes_a_row, _MOST_TRAINING_ROWS))
     wanted = min(_ROWS_A_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, max(in_memory, n_cells))
-    rng = np.random.default_rng(seed)
-    shares = rng.multivariate_hypergeometric(table.sizes, wanted)
+    shares, seeds = shares_of(table.sizes, wanted, np.random.default_rng(seed))
     samples = [
-        cluster.submit(_sample, block, int(share), int(rng.integers(2**31)), scaling)
-        for block, share in zip(table.blocks, shares, strict=True)
+        cluster.submit(_sample, block, share, its_seed, scaling)
+        for block, share, its_seed in zip(table.blocks, shares, seeds, strict=True)
         if share
     ]
     return cluster.gather(cluster.submit(_train, samples, n_cells))
 
 
 def _sample(block: Block, size: int, seed: int, scaling: Scaling) -> np.ndarray:
-    rows = np.random.default_rng(seed).choice(len(block.X), size, replace=False)
-    return scaling.single(block.X[np.sort(rows)])
+    return scaling.single(block.X[some_rows(len(block.X), size, seed)])
 
 
 def _train(samples: list[np.ndarray], n_cells: int) -> tuple[np.ndarray, np.ndarray]:
@@ -188,8 +188,13 @@ def _route(
     return pieces
 
 
+def joined(pieces: list[Shard]) -> Shard:
+    """One after the other."""
+    return Shard(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+
+
 def _assembled(pieces: list[Shard]) -> Shard:
-    whole = Shard(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+    whole = joined(pieces)
     order = np.lexsort((whole.rows, whole.cells))
     return Shard(*(part[order] for part in whole))
 
