@@ -139,18 +139,24 @@ def mixture_model(n: int) -> PLML:
 
 
 def overhead(n: int) -> dict[str, Any]:
-    """Seconds of both."""
+    """Seconds of both; where the workers would learn the weights on landmarks, also on all rows."""
     X, y = synthetic.mixture(n)
     here_seconds, here = seconds_of(lambda: mixture_model(n).fit(X, y))
+    on_all_rows = {}
     with two_workers():
         parts = blocks(X, y)
         there_seconds, there = seconds_of(lambda: mixture_model(n).fit(*parts))
         stages = {name: float(its["seconds"][-1]) for name, its in there.history_.items()}
+        if n > MOST_LANDMARKS:
+            seconds, _ = seconds_of(lambda: fit(mixture_model(n), *parts, n_landmarks=n))
+            on_all_rows = {"seconds_all_rows": seconds, "ratio_all_rows": seconds / here_seconds}
     return {
         "rows": n,
         "features": X.shape[1],
+        "landmarks": min(n, MOST_LANDMARKS),
         "seconds": [here_seconds, there_seconds],
         "ratio": there_seconds / here_seconds,
+        **on_all_rows,
         "solver_seconds_one_machine": {
             name: float(its["seconds"][-1]) for name, its in here.history_.items()
         },
@@ -303,9 +309,12 @@ def keep(options: argparse.Namespace, found: Any) -> None:
     if options.out is None:
         return
     known = json.loads(options.out.read_text()) if options.out.exists() else {}
-    more = options.what in ("same", "landmarks", "overhead")
-    known[options.what] = {**known.get(options.what, {}), **found} if more else found
-    known[f"{options.what}_provenance"] = provenance()
+    origin = provenance()
+    if options.what in ("same", "landmarks", "overhead"):
+        new, found = found, {**known.get(options.what, {}), **found}
+        origins = known.get(f"{options.what}_provenance", {})
+        origin = {**origins, **dict.fromkeys(new, origin)}
+    known |= {options.what: found, f"{options.what}_provenance": origin}
     write_atomically(options.out, json.dumps(known, indent=1) + "\n")
 
 
