@@ -229,6 +229,8 @@ ROW_BYTES = 6 * 64 + 9 * 24 + 4 * 9 * 8 + 20 * 9 * 4
 HALO = 1.3  # rows of a shard with those that it reads of others, more where shards are small
 #: Stage 1 is on landmarks; each is on a border, and four other shards read its weights (float32).
 LANDMARK_SHARDS, READERS = MOST_LANDMARKS // FEWEST_LANDMARKS, 4
+#: Sums that a task adds up.
+FAN = 8
 
 
 def predicted(known: dict[str, Any]) -> dict[str, Any]:
@@ -236,7 +238,9 @@ def predicted(known: dict[str, Any]) -> dict[str, Any]:
 
     Core seconds a row and iteration are those measured; products grow with d^2, searches with
     d sqrt(n), the rest not at all. Messages take the network's time for their bytes and the
-    scheduler's for their number. All rows are searched twice, among all and among the landmarks.
+    scheduler's for their number. All rows are searched twice, among all and among the landmarks;
+    in the worst case every shard looks into every other. A worker holds its rows in float32 with
+    their weights, and both again with those it reads of others in the operator of stage 2.
     """
     run = known["overhead"][str(BASIS)]
     n, d = run["rows"], run["features"]
@@ -249,11 +253,14 @@ def predicted(known: dict[str, Any]) -> dict[str, Any]:
     border = READERS * 4.0 * BASES * FEWEST_LANDMARKS
     sums = 8.0 * BASES * FEATURES**2
     weights = a_row["weights"] / n_weights * FEWEST_LANDMARKS
-    weights += border / NETWORK + 3 * LANDMARK_SHARDS * TASK
+    weights += border / NETWORK + 3.4 * LANDMARK_SHARDS * TASK
     extension = a_row["weights"] * ROWS / cores
     metrics = a_row["metrics"] / n_metrics * wide**2 * ROWS / cores
-    metrics += 2 * np.log2(WORKERS) * sums / NETWORK + 7 * SHARDS * TASK
+    levels = np.ceil(np.log(SHARDS) / np.log(FAN))
+    metrics += (FAN * (levels + 1) + np.log2(WORKERS)) * sums / NETWORK + 7 * SHARDS * TASK
     search = 2.0 * a_row["search"] * wide * np.sqrt(ROWS / n) * ROWS / cores
+    search += 2 * SHARDS * (SHARDS + LANDMARK_SHARDS) * TASK
+    a_copy = 4.0 * (FEATURES + BASES)
     return {
         "searches_seconds": search,
         "extension_seconds": extension,
@@ -261,7 +268,7 @@ def predicted(known: dict[str, Any]) -> dict[str, Any]:
         "stage_1_megabytes_a_shard_and_iteration": border / 1e6,
         "stage_2_seconds_an_evaluation": metrics,
         "stage_2_megabytes_a_sum": sums / 1e6,
-        "gigabytes_a_worker": HALO * ROWS / WORKERS * (4 * FEATURES + ROW_BYTES) / 1e9,
+        "gigabytes_a_worker": ROWS / WORKERS * (a_copy + HALO * (a_copy + ROW_BYTES)) / 1e9,
         "iterations": [n_weights, n_metrics],
         "fit_hours": (search + extension + n_weights * weights + n_metrics * metrics) / 3600,
     }
