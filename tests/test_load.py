@@ -89,7 +89,7 @@ def test_limits_of_threads_are_given_back_in_any_order():
         one.submit(first.__enter__).result()
         other.submit(second.__enter__).result()
         one.submit(first.__exit__, None, None, None).result()
-        assert set(shared_blas_threads()) <= {1}  # the other one still holds them
+        assert set(shared_blas_threads()) == {1}  # the other one still holds them
         assert set(other.submit(blas_threads).result()) == {1}
         other.submit(second.__exit__, None, None, None).result()
         assert one.submit(blas_threads).result() == other.submit(blas_threads).result() == before
@@ -103,7 +103,7 @@ def test_limits_of_one_library_and_of_all_are_given_back_in_any_order():
         one.submit(first.__enter__).result()
         other.submit(second.__enter__).result()
         one.submit(first.__exit__, None, None, None).result()
-        assert set(shared_blas_threads()) <= {1}
+        assert set(shared_blas_threads()) == {1}
         other.submit(second.__exit__, None, None, None).result()
     assert blas_threads() == before
 
@@ -115,7 +115,7 @@ def test_a_thread_can_hold_blas_after_another_has():
     with ThreadPoolExecutor(1) as one, limit_threads(2):
         with_one = limit_threads(1)
         one.submit(with_one.__enter__).result()
-        assert set(shared_blas_threads()) <= {1}
+        assert set(shared_blas_threads()) == {1}
         one.submit(with_one.__exit__, None, None, None).result()
 
 
