@@ -1,5 +1,7 @@
 # make demo   install, then run the main job on embedded data
-# make test   install, lint and run every test
+# make test   install, lint and run the tests; at most five minutes on two cores once installed
+# make test-all    every test, the slow ones and the build of the documentation as well
+# make test-wheel  build the wheel, install it into a new environment, run every command there
 # make docs   build the documentation into docs/_build/html
 # make bench  all benchmarks, most of an hour
 # make test-oldest  every test with the oldest dependencies that pyproject.toml allows
@@ -17,7 +19,7 @@ export PLML_DATA ?= $(abspath $(wildcard ../shared/data))
 # Two test processes on two cores: one thread each.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 
-.PHONY: demo test test-oldest lint format docs bench mutation fuzz audit clean
+.PHONY: demo test test-all test-wheel torch test-oldest lint format docs bench mutation fuzz audit clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -29,14 +31,23 @@ $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -e ".[dev]" $(TORCH)
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	@touch $@
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/plml demo
 
 test: lint
-	$(TEST_ENV) $(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(TEST_ENV) $(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow and not wheel"
+
+test-all: torch lint
+	$(TEST_ENV) $(BIN)/python -m pytest $(PYTEST_ARGS) -m "not wheel"
+
+test-wheel: $(VENV)/dev.stamp
+	$(TEST_ENV) $(BIN)/python -m pytest -m wheel
+
+torch: $(VENV)/dev.stamp
+	$(if $(TORCH),$(BIN)/python -m pip install --quiet $(TORCH))
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -61,7 +72,7 @@ bench: $(VENV)/dev.stamp
 test-oldest:
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet -e ".[dev]" -c constraints-oldest.txt
-	$(TEST_ENV) $(VENV)-oldest/bin/python -m pytest $(PYTEST_ARGS)
+	$(TEST_ENV) $(VENV)-oldest/bin/python -m pytest $(PYTEST_ARGS) -m "not wheel"
 
 # mutmut does not know pytest 9 yet.
 mutation:

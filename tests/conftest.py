@@ -14,6 +14,13 @@ settings.register_profile(
 settings.load_profile("plml")
 
 
+def pytest_collection_modifyitems(items):
+    """Whatever starts a cluster is slow."""
+    for item in items:
+        if "cluster" in item.path.parts:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

@@ -274,6 +274,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_killed_processes_resume_to_the_same_answer(tmp_path):
     """SIGKILL at three moments; ``benchmarks/kills.py`` does it fifty times on Letter."""
 

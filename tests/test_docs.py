@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    pytest.param(path, marks=[pytest.mark.slow] if path.stem in ("distributed", "tutorial") else [])
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+]
 
 
 COMMAND = "import sys; from plml.cli import main; sys.exit(main())"
@@ -39,6 +42,7 @@ def run(line):
     assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
+@pytest.mark.slow
 def test_it_builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx_gallery", reason="sphinx is not installed: make docs installs it")
     source = tmp_path / "source"

@@ -162,6 +162,7 @@ def answers(connection, order, queries):
     return [[row for (row,) in connection.execute(order, (query,))] for query in queries]
 
 
+@pytest.mark.slow
 def test_lancedb(served, tmp_path):
     lancedb = pytest.importorskip("lancedb")
     pa = pytest.importorskip("pyarrow")
@@ -177,6 +178,7 @@ def test_lancedb(served, tmp_path):
 
 
 @pytest.mark.parametrize("n_neighbors", [1, 5])
+@pytest.mark.slow
 def test_approximate_inside_predict(served, n_neighbors):
     model, Q, _, _, _, _ = served
     pytest.importorskip("faiss")

@@ -119,6 +119,7 @@ def test_a_thread_can_hold_blas_after_another_has():
         one.submit(with_one.__exit__, None, None, None).result()
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_environment_holds_for_crews():
     pytest.importorskip("faiss")  # brings a BLAS on OpenMP
     code = (
@@ -160,6 +161,7 @@ print(after[0] - before[0], after[1] - before[1])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.slow
 def test_ten_thousand_small_predictions_in_flat_memory():
     done = subprocess.run(
         [sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True
@@ -187,6 +189,7 @@ def fit_score(seed, X, y):
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading"])
+@pytest.mark.slow
 def test_fits_in_joblib_workers(iris, backend):
     expected = [fit_score(seed, *iris) for seed in range(4)]
     found = Parallel(n_jobs=2, backend=backend)(delayed(fit_score)(s, *iris) for s in range(4))

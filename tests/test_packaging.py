@@ -21,6 +21,19 @@ def test_the_oldest_dependencies_are_those_that_are_allowed():
         assert pinned[name] == padded, name
 
 
+def test_continuous_integration_runs_what_the_readme_shows():
+    """The same commands first, with nothing but the place of the environment set."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"^## Work on it$.*?^```\n(.*?)^```", readme, re.M | re.S)
+    shown = [line.split("#")[0].strip() for line in block[1].splitlines()]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    run = [line for line in script if line.startswith("make ")]
+    assert shown == ["make demo", "make test"]
+    assert run[: len(shown)] == [f'{command} VENV="$venv"' for command in shown]
+    assert "set -euo pipefail" in script  # whichever fails, all of it fails
+    assert not any(re.match(r"\s*export\b|\w+=", line) for line in script if "venv=" not in line)
+
+
 def test_no_word_that_executes_what_it_reads():
     """Neither eval, exec, pickle nor a shell anywhere in the library."""
     forbidden = re.compile(r"\b(eval|exec)\(|\bpickle\b|shell=True|os\.system|allow_pickle=True")

@@ -57,6 +57,7 @@ def test_the_order_of_rows_without_anchors(digits):
 @pytest.mark.parametrize(
     "model", [PLML(n_bases=4, random_state=0), SML(), LMNN(), GLML(), DANN(), BoostMetric()]
 )
+@pytest.mark.slow
 def test_the_number_of_threads(digits, model, n_jobs):
     X, y, X_test = digits
     one = model.set_params(n_jobs=1).fit(X, y).predict_proba(X_test[:300])
@@ -68,6 +69,7 @@ def test_the_number_of_threads(digits, model, n_jobs):
     "model", [PLML(n_bases=3, random_state=0), SML(), LMNN(), CBLML(n_bases=3, random_state=0)]
 )
 @pytest.mark.parametrize("condition", [1e6, 1e12])
+@pytest.mark.slow
 def test_ill_conditioned_data_is_certified_or_says_so(model, condition, rng):
     y = np.arange(200) % 3
     X = rng.normal(size=(200, 8)) + 2.0 * np.eye(3, 8)[y]

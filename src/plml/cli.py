@@ -119,8 +119,14 @@ def _reproduce(options: argparse.Namespace) -> int:
         out=options.out,
     )
     failures = reproduce(study, command="plml " + shlex.join(options.arguments))
+    messages: dict[str, list[Any]] = {}
     for failure in failures:
-        print(f"plml reproduce: {failure.task}: {failure.message}", file=sys.stderr)
+        messages.setdefault(failure.message, []).append(failure.task)
+    for message, tasks in messages.items():
+        others = f" ({len(tasks) - 1} more like it)" if len(tasks) > 1 else ""
+        print(f"plml reproduce: {tasks[0]}: {message}{others}", file=sys.stderr)
+    if len(failures) == len(set(study.tasks)):
+        raise ValueError(f"all {len(failures)} tasks failed, for the reasons above; nothing is new")
     return 1 if failures else 0
 
 

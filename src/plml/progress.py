@@ -92,8 +92,10 @@ def study_progress() -> Iterator[Any]:
 
         def show(state: Any) -> None:
             running = ", ".join(str(task) for task in state.running)
-            total = state.done + len(state.running) + state.left
+            total = state.done + len(state.running) + state.left + state.failed
             text = f"{state.done} done, {len(state.running)} running, {state.left} left"
+            if state.failed:
+                text += f", {state.failed} failed"
             if state.seconds_left:
                 text += f", about {duration(state.seconds_left)} to go"
             advance(f"{text}  {running}", state.done / max(total, 1))

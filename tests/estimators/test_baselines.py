@@ -349,6 +349,7 @@ def test_one_class_is_refused(blobs, model):
     ],
     ids=repr,
 )
+@pytest.mark.slow
 def test_learns_something_real(paper_split, name, model, at_least):
     """At least Euclidean 1-NN (97.43, 95.94), and within a point of the paper's figure."""
     X_train, y_train, X_test, y_test = paper_split(name)

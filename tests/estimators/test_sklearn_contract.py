@@ -5,24 +5,26 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric, KernelSVM
 
-ESTIMATORS = [
-    PLML(),
-    PLML(query_weights="optimize", solver="fista"),
-    PLMLCV(),
-    SML(),
-    CBLML(),
-    LMNN(),
-    LMNN(solver="factored", decision="energy"),
-    LMNNMM(),
-    BoostMetric(),
-    GLML(),
-    DANN(),
-    KernelSVM(),
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
 ]
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(ESTIMATORS)
+@parametrize_with_checks([PLML(), SML(), CBLML(), LMNNMM(), GLML(), DANN(), KernelSVM()])
 def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        PLMLCV(),
+        PLML(query_weights="optimize", solver="fista"),
+        LMNN(),
+        LMNN(solver="factored", decision="energy"),
+        BoostMetric(),
+    ]
+)
+def test_sklearn_checks_of_slower_estimators(estimator, check):
     check(estimator)

@@ -1,9 +1,11 @@
 import json
 import os
+import subprocess
 
 import numpy as np
 import pytest
 
+from plml.experiments import records
 from plml.experiments.records import (
     Store,
     Task,
@@ -97,3 +99,29 @@ def test_bits_come_back(rng, n):
 def test_tasks_have_files_of_their_own():
     tasks = [TASK, Task("digits", 3, "PLML", 40), Task("digits", 3, "SML"), Task("usps", 3, "SML")]
     assert len({task.path for task in tasks}) == 4
+
+
+def test_a_record_made_outside_a_repository_counts(tmp_path, monkeypatch):
+    """An installed package has no commit; its version says what made the record."""
+    monkeypatch.setattr(records, "commit", lambda: None)
+    store = Store(tmp_path)
+    store.write(TASK, RESULT)
+    record = store.read(TASK)
+    assert record["commit"] is None
+    assert records.source(record) == f"plml {record['versions']['plml']}"
+    del record["commit"]
+    write_atomically(tmp_path / TASK.path, json.dumps(record))
+    assert store.read(TASK) is None
+
+
+def test_the_repository_around_an_environment_is_not_the_source(tmp_path, monkeypatch):
+    """A package in an environment inside a repository does not carry that one's commit."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    commit = ["commit", "-q", "--allow-empty", "-m", "first"]
+    subprocess.run(["git", *identity, *commit], cwd=tmp_path, check=True)
+    module = tmp_path / "site-packages" / "records.py"
+    module.parent.mkdir()
+    module.touch()
+    monkeypatch.setattr(records, "__file__", str(module))
+    assert records.commit.__wrapped__() is None

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from plml.cli import main
-from plml.experiments import claims, figures, paper, protocols, report, study, tables
+from plml.experiments import claims, datasets, figures, paper, protocols, report, study, tables
 from plml.experiments.records import Store, Task, pack_bits
 
 COMMAND = [sys.executable, "-c", "import sys; from plml.cli import main; sys.exit(main())"]
@@ -72,6 +72,7 @@ def test_table1_on_digits_and_a_second_run_does_nothing(two_folds, tmp_path, cap
     assert "plml reproduce table1" in page
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_where_it_was(tmp_path):
     arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
     arguments += ["--methods", "GLML", "DANN", "Euclidean", "--jobs", "2"]
@@ -155,7 +156,7 @@ def test_without_its_data_a_data_set_is_tried_once(tmp_path, monkeypatch, capsys
     monkeypatch.delenv("PLML_DATA", raising=False)
     monkeypatch.setattr("plml.experiments.datasets.fetch_openml", no_network)
     arguments = ["reproduce", "table1", "--datasets", "pendigits", "--out", str(tmp_path)]
-    assert main([*arguments, "--methods", "Euclidean", "GLML", "SML"]) == 1
+    assert main([*arguments, "--methods", "Euclidean", "GLML", "SML"]) == 2
     captured = capsys.readouterr()
     assert captured.err.count("could not be fetched from OpenML") == 1
     assert "no report" in captured.out
@@ -234,6 +235,28 @@ def test_progress_tells_done_running_left_and_time(tmp_path, monkeypatch):
     ]
     assert seen[0].seconds_left is None
     assert seen[1].seconds_left == 4.0
+
+
+def test_what_failed_is_not_done(tmp_path, monkeypatch, capsys):
+    """Without its data no task of a data set is tried twice, and none counts as done."""
+    tried = []
+
+    def fail(task, seed, conditions):
+        tried.append(task)
+        raise datasets.Unavailable("there is no network")
+
+    monkeypatch.setattr(study, "do", fail)
+    tasks = [Task("digits", fold, "SML") for fold in range(3)]
+    seen = []
+    failures = study.run(tasks, Store(tmp_path), study.Conditions(), report=seen.append)
+    assert tried == tasks[:1]
+    assert [failure.task for failure in failures] == tasks
+    assert (seen[-1].done, seen[-1].failed) == (0, 3)
+    command = ["reproduce", "table1", "--datasets", "digits", "--methods", "SML"]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert "digits fold 0 SML: there is no network (9 more like it)" in error
+    assert error.splitlines()[-1].startswith("plml reproduce: all 10 tasks failed")
 
 
 class TestTable:

@@ -45,8 +45,9 @@ class Task:
 _NEEDED = {
     **dict.fromkeys(("format", "seed", "n_test"), int),
     **dict.fromkeys(("accuracy", "seconds"), float),
-    **dict.fromkeys(("correct", "device", "commit", "finished"), str),
+    **dict.fromkeys(("correct", "device", "finished"), str),
     **dict.fromkeys(("selected", "certificate", "versions", "machine"), dict),
+    "commit": str | None,  # none where an installed package runs outside its repository
 }
 
 
@@ -78,7 +79,9 @@ class Store:
             return None  # damaged: made again
         if not isinstance(record, dict):
             return None
-        if not all(isinstance(record.get(name), kind) for name, kind in _NEEDED.items()):
+        if not record.keys() >= _NEEDED.keys():
+            return None
+        if not all(isinstance(record[name], kind) for name, kind in _NEEDED.items()):
             return None
         return record if record["format"] == FORMAT else None
 
@@ -142,28 +145,31 @@ def _versions() -> dict[str, str]:
     return found
 
 
+def source(record: dict[str, Any]) -> str:
+    """What made a record: a commit, or the version of an installed package."""
+    return record["commit"] or f"plml {record['versions'].get('plml', 'of unknown version')}"
+
+
 @cache
 def commit() -> str | None:
-    """The commit of the source tree this runs from, with a ``+`` where it has been changed."""
-    here = Path(__file__).parent
+    """The commit of the source tree this runs from, with a ``+`` where it has been changed.
+
+    None for an installed package, be it in an environment that lies inside some repository.
+    """
     try:
-        found = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--", str(here.parent)],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
+        _git("ls-files", "--error-unmatch", __file__)
+        found = _git("rev-parse", "--short=12", "HEAD")
+        changed = _git("status", "--porcelain", "--", str(Path(__file__).parents[1]))
     except (OSError, subprocess.CalledProcessError):
         return None
     return found + ("+" if changed else "")
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    here = Path(__file__).parent
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 @cache

@@ -10,6 +10,7 @@ from plml.experiments import paper
 from plml.experiments.claims import claims
 from plml.experiments.figures import Curve
 from plml.experiments.methods import SVM_SELECTION_ROWS
+from plml.experiments.records import source
 from plml.experiments.tables import Cell, Table
 
 _ON_MNIST = (
@@ -165,7 +166,7 @@ def _how(findings: Findings, command: str) -> list[tuple[str, str]]:
         ("command", command),
         ("seed", ", ".join(sorted({str(r["seed"]) for r in records}))),
         ("versions", ", ".join(sorted(versions))),
-        ("commit", ", ".join(sorted({str(r["commit"]) for r in records}))),
+        ("commit", ", ".join(sorted({source(r) for r in records}))),
         ("processor", ", ".join(sorted({r["machine"]["processor"] for r in records}))),
         ("device", ", ".join(sorted({r["device"] for r in records}))),
         ("finished", max(r["finished"] for r in records)),

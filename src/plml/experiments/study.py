@@ -40,6 +40,7 @@ class Progress(NamedTuple):
     running: tuple[Task, ...]
     left: int
     seconds_left: float | None
+    failed: int = 0
 
 
 class Failure(NamedTuple):
@@ -100,8 +101,9 @@ def run(
 
     def progress(running: tuple[Task, ...], left: list[Task]) -> None:
         seconds = clock.estimate([*running, *left])
-        done = len(tasks) - len(running) - len(left)
-        report(Progress(done, running, len(left), None if seconds is None else seconds / jobs))
+        done = len(tasks) - len(running) - len(left) - len(failures)
+        seconds = None if seconds is None else seconds / jobs
+        report(Progress(done, running, len(left), seconds, len(failures)))
 
     if jobs == 1:
         left = list(waiting)
@@ -194,12 +196,13 @@ def _attempt(task: Task, folder: Any, seed: int, conditions: Conditions) -> _Out
 
 
 def _keep(outcome: _Outcome, clock: "_Clock", failures: list[Failure], left: list[Task]) -> None:
-    """Count a task as done; without its data set the others of that data set are not tried."""
+    """Count a task as done or failed; without its data set the others of it fail untried."""
     clock.add(outcome.task, outcome.seconds)
-    if outcome.error is not None:
-        failures.append(Failure(outcome.task, outcome.error))
-    if outcome.no_data:
-        left[:] = [task for task in left if task.dataset != outcome.task.dataset]
+    if outcome.error is None:
+        return
+    lost = [task for task in left if outcome.no_data and task.dataset == outcome.task.dataset]
+    failures.extend(Failure(task, outcome.error) for task in (outcome.task, *lost))
+    left[:] = [task for task in left if task not in lost]
 
 
 def do(task: Task, seed: int, conditions: Conditions) -> dict[str, Any]:

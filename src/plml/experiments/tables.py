@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plml.experiments import paper, statistics
-from plml.experiments.records import Store, unpack_bits
+from plml.experiments.records import Store, source, unpack_bits
 from plml.experiments.study import table1_tasks
 
 
@@ -154,7 +154,7 @@ def as_records(table: Table) -> list[dict[str, Any]]:
                 "seconds": round(cell.seconds, 2),
                 "devices": sorted({record["device"] for record in cell.records}),
                 "processors": sorted({r["machine"]["processor"] for r in cell.records}),
-                "commits": sorted({str(record["commit"]) for record in cell.records}),
+                "commits": sorted({source(record) for record in cell.records}),
                 "selected": [record["selected"] for record in cell.records],
                 "largest_gaps": {
                     name: max(c[name] for c in certificates if name in c)
