@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
 import judge
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, SML, BoostMetric, KernelSVM
 from plml.estimators import kernelsvm
+from plml.estimators.glml import METRIC_SHRINKAGES
 from plml.ops import topk
+from plml.stages.generative import bias_matrices, generative_metrics
 
 NEIGHBORS = [
     SML(),
@@ -354,3 +357,33 @@ def test_learns_something_real(paper_split, name, model, at_least):
     """At least Euclidean 1-NN (97.43, 95.94), and within a point of the paper's figure."""
     X_train, y_train, X_test, y_test = paper_split(name)
     assert model.fit(X_train, y_train).score(X_test, y_test) >= at_least - 5e-5
+
+
+class TestGLML:
+    def test_how_far_the_metric_is_shrunk_is_selected_on_held_out_rows(self, rng):
+        """Many features without information: the published metric is blind, a shrunk one is not."""
+        y = np.arange(240) % 3
+        X = np.hstack([4.0 * np.eye(3)[y], np.zeros((240, 60))]) + rng.normal(size=(240, 63))
+        model = GLML(random_state=0).fit(X[:120], y[:120])
+        scores = model.cv_results_["mean_test_score"]
+        assert model.metric_shrinkage_ == METRIC_SHRINKAGES[scores.argmax()]
+        assert scores.max() > scores[0] + 0.1
+        published = GLML(metric_shrinkage=0.0).fit(X[:120], y[:120])
+        assert not hasattr(published, "cv_results_")
+        assert model.score(X[120:], y[120:]) > published.score(X[120:], y[120:]) + 0.1
+
+    def test_the_ends_are_the_published_metric_and_the_euclidean_one(self, blobs, rng):
+        X, y = blobs
+        Q = rng.normal(size=(30, 4))
+        euclidean = KNeighborsClassifier(1).fit(X, y)
+        flat = GLML(metric_shrinkage=1.0).fit(X, y)
+        np.testing.assert_array_equal(flat.predict(Q), euclidean.predict(Q))
+        model = GLML(metric_shrinkage=0.0).fit(X, y)
+        np.testing.assert_allclose(
+            model.get_mahalanobis_matrix(Q), generative_metrics(bias_matrices(model._model, Q))
+        )
+
+    def test_few_selection_samples_are_enough_to_run(self, blobs):
+        X, y = blobs
+        model = GLML(max_selection_samples=1, random_state=0).fit(X, y)
+        assert model.metric_shrinkage_ in METRIC_SHRINKAGES

@@ -8,6 +8,7 @@ from plml.stages.generative import (
     fit_gaussians,
     generative_metrics,
     log_densities,
+    shrunk_predictions,
 )
 
 
@@ -120,3 +121,36 @@ def test_singular_classes_are_regularised(rng):
     model = fit_gaussians(X, y, 3, shrinkage=0.01)
     M = generative_metrics(bias_matrices(model, rng.normal(size=(10, 3)) * 100))
     assert np.isfinite(M).all()
+
+
+def test_powers_lead_from_the_identity_to_the_metric(rng):
+    S = rng.normal(size=(5, 4, 4))
+    B = S + S.swapaxes(1, 2)
+    half = generative_metrics(B, 0.5)
+    np.testing.assert_allclose(half @ half, generative_metrics(B), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        generative_metrics(B, 0.0), np.tile(np.eye(4), (5, 1, 1)), atol=1e-12
+    )
+    np.testing.assert_allclose(np.linalg.det(half), 1.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_neighbors", [1, 5])
+def test_predictions_under_powers_by_the_definition(classes, rng, n_neighbors):
+    X, y = classes
+    model = fit_gaussians(X, y, 3, shrinkage=0.2)
+    Q, exponents = rng.normal(size=(20, 2)), np.array([1.0, 0.3, 0.0])
+    found = shrunk_predictions(model, X, y, Q, exponents, n_neighbors)
+    for row, exponent in zip(found, exponents, strict=True):
+        metrics = generative_metrics(bias_matrices(model, Q), exponent)
+        for code, x, M in zip(row, Q, metrics, strict=True):
+            d2 = np.einsum("nd,de,ne->n", X - x, M, X - x)
+            votes = np.bincount(y[np.argsort(d2)[:n_neighbors]], minlength=3)
+            assert code == votes.argmax()
+
+
+def test_a_row_is_rounded_alike_in_any_company(classes, rng):
+    X, y = classes
+    model = fit_gaussians(X, y, 3, shrinkage=0.1)
+    Q = rng.normal(size=(200, 2))
+    one_by_one = np.concatenate([bias_matrices(model, q[None]) for q in Q])
+    np.testing.assert_array_equal(bias_matrices(model, Q), one_by_one)

@@ -6,13 +6,12 @@ from backend_devices import DEVICES
 from plml.backend.arrays import on_host, to_device
 from plml.ops import topk
 from plml.ops.distances import grouped_pairs
-from plml.stages import search
 from plml.stages.search import (
     ApproximateMetricIndex,
     LocalMetricIndex,
+    OwnMetricIndex,
     TrainingMetricIndex,
     index_vectors,
-    own_metric_neighbors,
     query_vectors,
     vote,
 )
@@ -92,13 +91,13 @@ def test_own_metric_neighbors_against_the_definition(rng, spectrum):
         values[2:] = 0.0
     axes = np.linalg.qr(rng.normal(size=(len(Q), d, d)))[0]
     metrics = (axes * values) @ axes.transpose(0, 2, 1)
-    squared, indices = own_metric_neighbors(X, Q, metrics, k, None)
+    squared, indices = OwnMetricIndex(X).search(Q, metrics, k)
     for q, M, found, nearest in zip(Q, metrics, squared, indices, strict=True):
         exact = np.array([(x - q) @ M @ (x - q) for x in X])
         np.testing.assert_allclose(found, np.sort(exact)[:k], atol=1e-10)
         np.testing.assert_allclose(exact[nearest], found, atol=1e-10)
     assert indices[6].tolist()[:2] == [4, 5]
-    left_out = own_metric_neighbors(X, X[[4]], metrics[6:7], 1, np.array([4]))[1]
+    left_out = OwnMetricIndex(X).search(X[[4]], metrics[6:7], 1, np.array([4]))[1]
     assert left_out.tolist() == [[5]]
 
 
@@ -221,12 +220,12 @@ def test_own_metrics_exclude_what_is_far_and_nothing_else(rng, n_features):
     A = rng.normal(size=(12, n_features, 3)) * [8.0, 4.0, 2.0]
     metrics = A @ A.swapaxes(1, 2) + 1e-3 * np.eye(n_features)
     for dtype in (np.float32, np.float64):
-        d2, found = own_metric_neighbors(X.astype(dtype), Q.astype(dtype), metrics, 4, None)
+        d2, found = OwnMetricIndex(X.astype(dtype)).search(Q.astype(dtype), metrics, 4)
         for i in range(12):
             differences = X.astype(dtype).astype(float) - Q[i].astype(dtype).astype(float)
             truth = np.einsum("nd,de,ne->n", differences, metrics[i], differences)
             np.testing.assert_array_equal(found[i], np.lexsort((np.arange(300), truth))[:4])
             np.testing.assert_allclose(d2[i], np.sort(truth)[:4], rtol=1e-3)
     others = np.arange(300)
-    left = search._not_excluded(X, Q[0], metrics[0], 4, others)
+    left = OwnMetricIndex(X)._not_excluded(Q[0] - X.mean(axis=0), metrics[0], 4, others)
     assert (len(left) < 150) == (n_features >= 16)

@@ -30,8 +30,8 @@ from plml.distributed.neighbors import Wanted, find_neighbors
 from plml.distributed.queries import ShardedQueries, TrainingSide, training_squares
 from plml.distributed.shards import FEWEST_ROWS, Shard, Shards, make_shards, n_shards_for
 from plml.distributed.weights import LearnedWeights, learn_weights
-from plml.estimators._base import all_or_nothing
 from plml.estimators._callbacks import begin_fit, end_fit, with_callbacks
+from plml.estimators._state import refitted
 from plml.solvers.problem import history_arrays
 from plml.stages.approximate import APPROXIMATE_FROM, MOST_CLASSES
 from plml.stages.graph import SCALE_NEIGHBOR
@@ -74,10 +74,10 @@ def fit(
             "for data on this machine"
         )
     cluster = Cluster(connected(model.n_jobs), model.verbose, model.working_memory)
-    with all_or_nothing(model):
-        begin_fit(model, 2)
-        _fit(cluster, model, X, y, n_shards, n_landmarks or MOST_LANDMARKS)
-        end_fit(model)
+    with refitted(model) as fitting:
+        begin_fit(fitting, 2)
+        _fit(cluster, fitting, X, y, n_shards, n_landmarks or MOST_LANDMARKS)
+        end_fit(fitting)
     for trouble in model._troubles():
         warnings.warn(trouble, stacklevel=3)
     return model
@@ -345,9 +345,12 @@ def collect(model: Any) -> Any:
     side: TrainingSide = sharded.side
     shards, weights, scales = sharded.client().gather((side.shards, side.weights, side.scales))
     order = np.argsort(np.concatenate([shard.rows for shard in shards]))
-    model._fit_X = np.concatenate([shard.X for shard in shards])[order]
-    model._fit_codes = np.concatenate([shard.codes for shard in shards])[order]
-    model.weights_ = np.concatenate(weights)[order]
-    model._scales = np.concatenate(scales)[order]
-    del model._sharded
+    here = {
+        "_fit_X": np.concatenate([shard.X for shard in shards])[order],
+        "_fit_codes": np.concatenate([shard.codes for shard in shards])[order],
+        "weights_": np.concatenate(weights)[order],
+        "_scales": np.concatenate(scales)[order],
+    }
+    # In one step: whoever predicts meanwhile asks the cluster or this machine.
+    model.__dict__ = {k: v for k, v in vars(model).items() if k != "_sharded"} | here
     return model

@@ -17,7 +17,7 @@ from plml.estimators._validation import column_names, positive_integer, query_da
 from plml.stages.graph import SCALE_NEIGHBOR
 from plml.stages.neighbors import euclidean_neighbors
 from plml.stages.search import LocalMetricIndex, index_vectors, vote
-from plml.stages.weights import QueryWeightProblem, learn_weights, query_similarity
+from plml.stages.weights import QueryWeightProblem, learn_query_weights, query_similarity
 
 #: Queries that are searched together.
 _QUERY_ROWS = 2**14
@@ -377,8 +377,8 @@ def _weights_of(Q: np.ndarray, found: list[_Neighborhood], rule: Rule) -> np.nda
             rule.n_graph_neighbors,
         ),
     )
-    solution = learn_weights(problem, solver="auto", tol=1e-3 * rule.tol, max_iter=rule.max_iter)
-    return solution.x.astype(weights.dtype)
+    found_weights, _ = learn_query_weights(problem, rule.tol, rule.max_iter)
+    return found_weights.astype(weights.dtype)
 
 
 class _Voters(NamedTuple):

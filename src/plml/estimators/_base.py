@@ -26,7 +26,8 @@ from plml.backend.arrays import (
     working_memory,
 )
 from plml.backend.threads import limit_threads
-from plml.estimators._callbacks import CONTEXT, FRAMES, with_callbacks
+from plml.estimators._callbacks import FRAMES, with_callbacks
+from plml.estimators._state import of_one_fit, refitted
 from plml.estimators._validation import (
     largest_safe,
     points,
@@ -34,6 +35,7 @@ from plml.estimators._validation import (
     query_data,
     training_data,
 )
+from plml.ops.span import Span, span_of
 from plml.stages.search import vote
 
 
@@ -53,6 +55,11 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     _searches_on_gpu: ClassVar[bool] = False
     #: Attributes that are made again where the model goes.
     _made_again: ClassVar[tuple[str, ...]] = ()
+    #: Names of the attributes that the last fit has set.
+    _fitted_names: tuple[str, ...] = ()
+    #: Where the rows do not differ in all directions, those in which they do (see ``ops.span``).
+    _span_center: np.ndarray | None = None
+    _span_basis: np.ndarray | None = None
 
     @with_callbacks
     def fit(self, X: Any, y: Any) -> Self:
@@ -67,11 +74,13 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _fit(self, X: Any, y: Any) -> Self:
         self._validate_params()
-        with all_or_nothing(self):
-            X, codes = self._validated(X, y)
-            with self._threads():
-                self._learn(self._place(X), codes)
-        for trouble in self._troubles():
+        with refitted(self) as model:
+            X, codes = model._validated(X, y)
+            with model._threads():
+                X = model._moved(X)
+                model._find_span(X)
+                model._learn(model._inside(X), codes)
+        for trouble in model._troubles():
             warnings.warn(trouble, stacklevel=3 + FRAMES)
         return self
 
@@ -88,6 +97,31 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         stays = is_on_gpu(tensor) and str(tensor.dtype).endswith(X.dtype.name)
         return (tensor if stays else X), codes
 
+    def _find_span(self, X: Array) -> None:
+        span = span_of(X)
+        if span is not None:
+            self._span_center, self._span_basis = span
+
+    @property
+    def _span(self) -> Span | None:
+        if self._span_center is None or self._span_basis is None:
+            return None
+        return Span(self._span_center, self._span_basis)
+
+    def _inside(self, X: Array) -> Array:
+        """Points in the coordinates of the learning and of the search."""
+        return X if self._span is None else self._span.coordinates(X)
+
+    def _outward(self, M: np.ndarray) -> np.ndarray:
+        """Metrics of these coordinates in those of the data, in its dtype."""
+        M = M if self._span is None else self._span.outward(M)
+        return M.astype(self._fit_X.dtype, copy=False)
+
+    def _inward(self, M: np.ndarray) -> np.ndarray:
+        """Metrics in the coordinates of the learning and of the search."""
+        return M if self._span is None else self._span.inward(M)
+
+    @of_one_fit
     def predict(self, X: Any) -> np.ndarray:
         """The class with the largest share in ``predict_proba``; ties to the first class.
 
@@ -101,6 +135,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return follow(like(self.classes_, codes)[codes], X)
         return self.classes_[on_host(codes)]
 
+    @of_one_fit
     def predict_proba(self, X: Any) -> np.ndarray:
         """Share of the nearest training instances in each class, columns as in ``classes_``.
 
@@ -113,6 +148,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self)
         return follow(self._shares(self._validate_queries(X)), X)
 
+    @of_one_fit
     def kneighbors(
         self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
     ) -> tuple[np.ndarray, np.ndarray] | np.ndarray:
@@ -149,6 +185,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         with self._threads():
             return self._search(queries, k)
 
+    @of_one_fit
     def get_mahalanobis_matrix(self, X: Any = None) -> np.ndarray:
         """The metric matrix at each point, (n_queries, n_features, n_features).
 
@@ -160,6 +197,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         with self._threads():
             return follow(self._metrics_at(None if X is None else self._validate_queries(X)), X)
 
+    @of_one_fit
     def pair_distance(self, pairs: Any, squared: bool = False) -> np.ndarray:
         """Distance within each pair, under the metric at its *first* point.
 
@@ -257,7 +295,11 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return getattr(self, "device", "cpu")
 
     def _place(self, X: Array) -> Array:
-        """X where the work is done: on the device, or where it already is on a GPU.
+        """X where and in the coordinates in which the work is done."""
+        return self._inside(self._moved(X))
+
+    def _moved(self, X: Array) -> Array:
+        """X on the device of the work, or where it already is on a GPU.
 
         A model that was fitted on a GPU works on the processor where there is none.
         """
@@ -278,20 +320,6 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         n_jobs = getattr(self, "n_jobs", None)
         with limit_threads(n_jobs), working_memory(memory), as_written():
             yield
-
-
-@contextmanager
-def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """A fit that ends early, by an error or by Ctrl-C, leaves the estimator as it was."""
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        attributes = vars(estimator)
-        for name in set(attributes) - set(before) - set(CONTEXT):
-            del attributes[name]
-        attributes.update(before)
-        raise
 
 
 def follow(result: Array, X: Any) -> Array:

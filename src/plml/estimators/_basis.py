@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import Array, device, like, on_host
 from plml.estimators._base import NeighborClassifier, follow
+from plml.estimators._state import of_one_fit
 from plml.explanation import Explanation
 from plml.ops.distances import combine_bases, local_pairs
 from plml.stages.explanation import feature_contributions, feature_importance
@@ -64,6 +65,7 @@ class BasisMetricClassifier(NeighborClassifier):
     basis_metrics_: np.ndarray
     weights_: np.ndarray
 
+    @of_one_fit
     def local_weights(self, X: Any = None) -> np.ndarray:
         """Weights of the basis metrics at each point, (n_queries, m); rows sum to one.
 
@@ -75,6 +77,7 @@ class BasisMetricClassifier(NeighborClassifier):
         with self._threads():
             return follow(self._weights(None if X is None else self._validate_queries(X)), X)
 
+    @of_one_fit
     def index_vectors(self) -> np.ndarray:
         """(x_j, q_j) for every training instance, q_jb = x_j^T M_b x_j: (n_samples, d + m).
 
@@ -85,6 +88,7 @@ class BasisMetricClassifier(NeighborClassifier):
         check_is_fitted(self)
         return index_vectors(self._fit_X, self.basis_metrics_)
 
+    @of_one_fit
     def query_vectors(self, X: Any = None) -> np.ndarray:
         """(2 M(x) x, -w(x)) for every query: (n_queries, d + m); see ``index_vectors``.
 
@@ -100,6 +104,7 @@ class BasisMetricClassifier(NeighborClassifier):
             vectors = query_vectors(points, weights, like(self.basis_metrics_, weights))
             return follow(vectors, X)
 
+    @of_one_fit
     def local_importance(self, X: Any = None) -> np.ndarray:
         """How much each feature matters at each point, (n_queries, n_features); rows sum to one.
 
@@ -112,6 +117,7 @@ class BasisMetricClassifier(NeighborClassifier):
         """
         return self._importance(on_host(self.local_weights(X)))
 
+    @of_one_fit
     def average_importance(self) -> np.ndarray:
         """``local_importance`` under the average metric of the training data, (n_features,)."""
         check_is_fitted(self)
@@ -121,6 +127,7 @@ class BasisMetricClassifier(NeighborClassifier):
         diagonals = np.diagonal(self.basis_metrics_, axis1=1, axis2=2).astype(np.float64)
         return feature_importance(weights @ diagonals, self._fit_X.std(axis=0, dtype=np.float64))
 
+    @of_one_fit
     def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
         """The prediction of each query, its nearest training cases, and what made them near.
 
@@ -176,9 +183,8 @@ class BasisMetricClassifier(NeighborClassifier):
         approximate = getattr(self, "search_backend", "exact") == "approximate"
         key = f"{type(like_x).__module__} {device(like_x)} {approximate}"
         if key not in self._copies:
-            X, weights, M = (
-                like(array, like_x) for array in (self._fit_X, self.weights_, self.basis_metrics_)
-            )
+            parts = self._inside(self._fit_X), self.weights_, self._inward(self.basis_metrics_)
+            X, weights, M = (like(array, like_x) for array in parts)
             self._copies[key] = Placed(X, weights, M, approximate)
         return self._copies[key]
 

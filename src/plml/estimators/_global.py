@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import Array, like, namespace
 from plml.estimators._base import follow
+from plml.estimators._state import of_one_fit
 from plml.ops.projections import psd_factor
 
 
@@ -22,6 +23,7 @@ class GlobalMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     weights_: np.ndarray
     _fit_X: np.ndarray
 
+    @of_one_fit
     def transform(self, X: Any) -> np.ndarray:
         """Map points so that the Euclidean distance is the learned one.
 

@@ -114,6 +114,10 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         self.weights_ = on_host(preparation.weights).astype(dtype, copy=False)
         self.neighbor_recall_ = preparation.recall
 
+    def _set_anchors(self, anchors: np.ndarray, dtype: np.dtype) -> None:
+        anchors = anchors if self._span is None else self._span.points(anchors)
+        self.anchors_ = anchors.astype(dtype, copy=False)
+
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         self._open_checkpoint()
         self._learn_at(X, y, self.regularization)
@@ -182,7 +186,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
     def _set_fitted(self, X: np.ndarray, preparation: Preparation, metrics: Metrics) -> None:
         self._forget_copies()
         self._set_preparation(preparation, on_host(X[:1]).dtype)
-        self.basis_metrics_ = on_host(metrics.M)
+        self.basis_metrics_ = self._outward(on_host(metrics.M))
         self.objective_ = metrics.objective
         self.dual_gap_ = metrics.gap
         self.converged_ = bool(metrics.gap <= self.tol)

@@ -69,7 +69,7 @@ class LargeMarginNeighbors(NeighborClassifier):
         if hasattr(self, "validation_error_"):
             del self.validation_error_
         self._groups = self._group(X, y)
-        host = self._fit_X
+        host = on_host(X)
         self._center = host.mean(axis=0, dtype=np.float64).astype(host.dtype)
         self._unit = float(np.sqrt(np.mean((host - self._center) ** 2, dtype=np.float64))) or 1.0
         self._targets = ExactNeighbors(X, y).targets(self.n_targets)
@@ -98,7 +98,7 @@ class LargeMarginNeighbors(NeighborClassifier):
     def _stop_early(self, X: np.ndarray, y: np.ndarray) -> Lmnn:
         """Learn on a part and keep the metrics with the fewest errors on the rest."""
         train, held_out = self._hold_out(y)
-        in_units = self._in_units(self._fit_X)
+        in_units = self._in_units(on_host(X))
         best: list[tuple[float, np.ndarray]] = []
 
         def observe(M: np.ndarray) -> bool:
@@ -160,12 +160,13 @@ class LargeMarginNeighbors(NeighborClassifier):
         """Votes, or with the energy rule the softmax of minus the energies."""
         if self.decision == "neighbors":
             return super()._shares(X)
-        M = self.basis_metrics_.astype(np.float64) * self._unit**2
+        M = self._inward(self.basis_metrics_.astype(np.float64)) * self._unit**2
         if len(M) not in (1, len(self.classes_)) or getattr(self, "n_metrics", None) is not None:
             raise ValueError('decision="energy" needs one metric a class: leave n_metrics=None')
         with self._threads():
-            data = self._lmnn_data(self._fit_X, self._fit_codes, self._groups, self._targets)
-            energy = energies(data, M, self._in_units(on_host(X)), len(self.classes_))
+            rows, queries = self._inside(self._fit_X), self._inside(on_host(X))
+            data = self._lmnn_data(rows, self._fit_codes, self._groups, self._targets)
+            energy = energies(data, M, self._in_units(queries), len(self.classes_))
         return softmax(-energy, axis=1)
 
     @property

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.model_selection import check_cv
 
 from plml.backend.arrays import is_tensor, like, on_host
+from plml.estimators._folds import Split, checked_splits
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.progress import task_progress, time_to_go
 from plml.solvers.problem import NOTHING_KEPT, Keep
@@ -53,6 +53,7 @@ def cross_validate_path(
     y: np.ndarray,
     values: np.ndarray,
     *,
+    classes: np.ndarray,
     cv: Any,
     tol: float,
     n_jobs: int | None,
@@ -66,10 +67,11 @@ def cross_validate_path(
     estimator : unfitted; its ``regularization`` is not looked at
     X, y : validated instances and class codes
     values : (n_values,) array, largest first
+    classes : names of the classes, for messages
     cv : scikit-learn's meaning
     tol : relative gap within the folds
     """
-    splits = _kept_splits(keep, lambda: _checked_splits(cv, X, y, estimator.n_neighbors))
+    splits = _kept_splits(keep, lambda: checked_splits(cv, X, y, classes, estimator.n_neighbors))
     to_do = [i for i in range(len(splits)) if not keep.knows(f"fold {i}")]
     n_jobs = 1 if is_tensor(X) else n_jobs  # one GPU
     jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
@@ -102,28 +104,10 @@ def cross_validate_path(
     return results
 
 
-def _kept_splits(
-    keep: Keep, compute: Callable[[], list[tuple[np.ndarray, np.ndarray]]]
-) -> list[tuple[np.ndarray, np.ndarray]]:
+def _kept_splits(keep: Keep, compute: Callable[[], list[Split]]) -> list[Split]:
     """The same splits after an interruption, even where they are drawn at random."""
     flat = keep.arrays("splits", lambda: tuple(part for split in compute() for part in split))
     return list(zip(flat[::2], flat[1::2], strict=True))
-
-
-def _checked_splits(
-    cv: Any, X: np.ndarray, y: np.ndarray, n_neighbors: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    splits = [
-        (np.asarray(train), np.asarray(test))
-        for train, test in check_cv(cv, y, classifier=True).split(X, y)
-    ]
-    smallest = min((len(np.arange(len(y))[train]) for train, _ in splits), default=0)
-    if smallest <= n_neighbors or any(len(test) == 0 for _, test in splits):
-        raise ValueError(
-            f"cv gives {len(splits)} folds, the smallest with {smallest} rows to train on; "
-            f"every fold needs more than n_neighbors={n_neighbors} training rows and a test row"
-        )
-    return splits
 
 
 def _fold_path(

@@ -26,6 +26,7 @@ from plml.stages.metrics import Metrics
 from plml.stages.weights import (
     QueryWeightProblem,
     WeightProblem,
+    learn_query_weights,
     learn_weights,
     query_similarity,
 )
@@ -137,7 +138,7 @@ class SmoothLocalMetric(LargeMarginClassifier):
 
     def _set_preparation(self, preparation: SmoothPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)
-        self.anchors_ = on_host(preparation.anchors).astype(dtype, copy=False)
+        self._set_anchors(on_host(preparation.anchors), dtype)
         self.weights_gap_ = preparation.gap
         self.weights_n_iter_ = preparation.solution.n_iter
         self._scales = preparation.scales
@@ -166,16 +167,13 @@ class SmoothLocalMetric(LargeMarginClassifier):
         )
         problem = QueryWeightProblem(
             X,
-            like(self.anchors_, X),
+            like(self._inside(self.anchors_), X),
             self.locality,
             self.smoothness,
             placed.weights,
             query_similarity(squared, neighbors, self._scales, self.n_graph_neighbors),
         )
-        # Far tighter than tol, so that a query's weights do not depend on its batch.
-        solution = learn_weights(
-            problem, solver="auto", tol=1e-3 * self.tol, max_iter=self.max_iter
-        )
-        for trouble in self._gap_trouble("the weights of new points", solution.gap):
+        weights, gap = learn_query_weights(problem, self.tol, self.max_iter)
+        for trouble in self._gap_trouble("the weights of new points", gap):
             warnings.warn(trouble, stacklevel=2)
-        return namespace(X).astype(solution.x, X.dtype, copy=False)
+        return namespace(X).astype(weights, X.dtype, copy=False)

@@ -136,7 +136,7 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
                 max_iter=self.max_iter,
                 monitor=Monitor(self.tol, callback),
             )
-        self.basis_metrics_ = (learned.M[None] / unit**2).astype(X.dtype)
+        self.basis_metrics_ = self._outward(learned.M[None] / unit**2)
         self.weights_ = np.ones((len(X), 1), dtype=X.dtype)
         self.objective_ = learned.objective
         self.excess_ = learned.excess

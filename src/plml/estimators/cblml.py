@@ -129,12 +129,12 @@ class CBLML(LargeMarginClassifier):
 
     def _set_preparation(self, preparation: ClusterPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)
-        self.anchors_ = on_host(preparation.anchors).astype(dtype, copy=False)
+        self._set_anchors(on_host(preparation.anchors), dtype)
 
     def _troubles(self) -> Iterator[Warning]:
         yield from fewer_anchors(self.n_bases, len(self.anchors_), len(self.weights_))
         yield from super()._troubles()
 
     def _weights_at(self, X: Array) -> Array:
-        _, nearest = euclidean_neighbors(like(self.anchors_, X), 1, X)
+        _, nearest = euclidean_neighbors(like(self._inside(self.anchors_), X), 1, X)
         return like(np.eye(len(self.anchors_)), X, X.dtype)[nearest[:, 0]]

@@ -79,6 +79,7 @@ class DANN(OwnMetricClassifier):
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         asked = max(len(X) // 5, 50) if self.n_local is None else self.n_local
         self.n_local_ = min(asked, len(X) - 1)
+        _ = self._index  # made now: a prediction changes nothing of a fitted estimator
 
     @property
     def _elements_per_query(self) -> int:
@@ -87,7 +88,7 @@ class DANN(OwnMetricClassifier):
 
     def _matrices(self, Q: np.ndarray, own: np.ndarray | None) -> np.ndarray:
         return discriminant_metrics(
-            self._fit_X,
+            self._index.rows,
             self._fit_codes,
             Q,
             n_classes=len(self.classes_),
@@ -95,4 +96,5 @@ class DANN(OwnMetricClassifier):
             epsilon=self.epsilon,
             n_iterations=self.n_iterations,
             own=own,
+            index=self._index,
         )

@@ -1,18 +1,25 @@
 """Generative Local Metric Learning."""
 
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 
+from plml.estimators._folds import checked_splits
 from plml.estimators._own import OwnMetricClassifier
 from plml.stages.generative import (
     GaussianClasses,
     bias_matrices,
     fit_gaussians,
     generative_metrics,
+    shrunk_predictions,
 )
+
+#: What ``metric_shrinkage="cv"`` chooses from.
+METRIC_SHRINKAGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
 
 
 class GLML(OwnMetricClassifier):
@@ -25,21 +32,35 @@ class GLML(OwnMetricClassifier):
         B = sum_c Hess p_c(x) sum_{c' != c} p_c'(x) (p_c'(x) - p_c(x)),
 
     with p_c the Gaussian density of class c times its share of the data. There is nothing to
-    iterate: the minimiser is known in closed form from the eigenvalues of B.
+    iterate: the minimiser is known in closed form from the eigenvalues of B. In many dimensions
+    these span many orders of magnitude, and the metric is blind to most directions; it is then
+    shrunk towards the identity, as far as a cross-validation on the training rows asks for.
 
     Parameters
     ----------
     shrinkage : float
         Share of a multiple of the identity in every class covariance. The second derivatives of a
-        Gaussian grow with the inverse of its smallest variance, so little of it makes the metric
-        blind to most directions.
+        Gaussian grow with the inverse of its smallest variance.
+    metric_shrinkage : float or "cv"
+        s in [0, 1]: the metric used is M^(1 - s), of unit determinant as M is. Zero is the metric
+        as published, one is Euclidean; ``"cv"`` selects it.
+    cv : int, splitter or iterable
+        Folds of that selection, in scikit-learn's meaning.
+    max_selection_samples : int
+        Held-out rows at the most that the selection classifies, over all folds.
     n_neighbors : int
         Neighbours that vote.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
+    random_state : int, RandomState or None
+        Seeds the choice of these rows.
 
     Attributes
     ----------
+    metric_shrinkage_ : float
+        The value used; of equally accurate ones the least.
+    cv_results_ : dict of arrays
+        ``param_metric_shrinkage`` and ``mean_test_score``, with ``metric_shrinkage="cv"``.
     means_ : (n_classes, d) array
         Class means.
     precisions_ : (n_classes, d, d) array
@@ -61,26 +82,81 @@ class GLML(OwnMetricClassifier):
     1.0
     """
 
+    _made_again: ClassVar[tuple[str, ...]] = (*OwnMetricClassifier._made_again, "_model")
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **OwnMetricClassifier._parameter_constraints,
         "shrinkage": [Interval(Real, 0, 1, closed="right")],
+        "metric_shrinkage": [Interval(Real, 0, 1, closed="both"), StrOptions({"cv"})],
+        "cv": ["cv_object"],
+        "max_selection_samples": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
         "n_jobs": [Integral, None],
     }
 
     def __init__(
-        self, *, shrinkage: float = 0.5, n_neighbors: int = 1, n_jobs: int | None = None
+        self,
+        *,
+        shrinkage: float = 0.5,
+        metric_shrinkage: float | str = "cv",
+        cv: Any = 2,
+        max_selection_samples: int = 1000,
+        n_neighbors: int = 1,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.shrinkage = shrinkage
+        self.metric_shrinkage = metric_shrinkage
+        self.cv = cv
+        self.max_selection_samples = max_selection_samples
         self.n_neighbors = n_neighbors
         self.n_jobs = n_jobs
+        self.random_state = random_state
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        model = fit_gaussians(X, y, len(self.classes_), self.shrinkage)
-        self.means_, self.precisions_, self._log_constants = model
+        means, precisions, self._log_constants = fit_gaussians(
+            X, y, len(self.classes_), self.shrinkage
+        )
+        span = self._span
+        self.means_ = means if span is None else span.points(means)
+        self.precisions_ = precisions if span is None else span.outward(precisions)
+        _ = self._index, self._model  # made now: a prediction changes nothing of an estimator
+        if self.metric_shrinkage == "cv":
+            scores = self._cross_validate(X, y)
+            self.metric_shrinkage_ = float(METRIC_SHRINKAGES[scores.argmax()])
+            self.cv_results_ = {
+                "param_metric_shrinkage": np.array(METRIC_SHRINKAGES),
+                "mean_test_score": scores,
+            }
+        else:
+            self.metric_shrinkage_ = float(self.metric_shrinkage)
+
+    def _cross_validate(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Accuracy of every value on held-out rows, all of them or a random part."""
+        splits = checked_splits(self.cv, X, y, self.classes_, self.n_neighbors)
+        random = check_random_state(self.random_state)
+        share = self.max_selection_samples / sum(len(test) for _, test in splits)
+        exponents = 1.0 - np.array(METRIC_SHRINKAGES)
+        correct, n_tested = np.zeros(len(exponents)), 0
+        for train, test in splits:
+            n_rows = max(1, int(min(share, 1.0) * len(test)))
+            tested = random.permutation(test)[:n_rows]
+            present, codes = np.unique(y[train], return_inverse=True)
+            model = fit_gaussians(X[train], codes, len(present), self.shrinkage)
+            found = shrunk_predictions(
+                model, X[train], codes, X[tested], exponents, self.n_neighbors
+            )
+            predicted = present[found]
+            correct += (predicted == y[tested]).sum(axis=1)
+            n_tested += n_rows
+        return correct / n_tested
 
     def _matrices(self, Q: np.ndarray, own: np.ndarray | None) -> np.ndarray:
-        return generative_metrics(bias_matrices(self._model, Q))
+        # Models of before this parameter have the metric as published.
+        exponent = 1.0 - getattr(self, "metric_shrinkage_", 0.0)
+        return generative_metrics(bias_matrices(self._model, Q), exponent)
 
-    @property
+    @cached_property
     def _model(self) -> GaussianClasses:
-        return GaussianClasses(self.means_, self.precisions_, self._log_constants)
+        means, precisions = self._inside(self.means_), self._inward(self.precisions_)
+        return GaussianClasses(means, precisions, self._log_constants)

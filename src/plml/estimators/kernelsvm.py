@@ -10,13 +10,13 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics.pairwise import pairwise_distances_chunked, pairwise_kernels
-from sklearn.model_selection import check_cv
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from plml.estimators._base import all_or_nothing
+from plml.estimators._folds import checked_splits
+from plml.estimators._state import of_one_fit, refitted
 from plml.estimators._validation import query_data, training_data
 from plml.ops.topk import row_blocks
 
@@ -126,10 +126,11 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         y : (n_samples,) class labels
         """
         self._validate_params()
-        with all_or_nothing(self):
-            return self._fit(X, y)
+        with refitted(self) as model:
+            model._fit(X, y)
+        return self
 
-    def _fit(self, X: Any, y: Any) -> Self:
+    def _fit(self, X: Any, y: Any) -> None:
         X, self.classes_, codes = training_data(self, X, y)
         candidates = self._candidates()
         self.width_ = mean_pairwise_distance(X)
@@ -149,8 +150,8 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         self._support_vectors = X[machines.support]
         self._coefficients, self._intercepts = machines.coefficients, machines.intercepts
         self.n_iter_ = machines.n_iter
-        return self
 
+    @of_one_fit
     def decision_function(self, X: Any) -> np.ndarray:
         """Decision values: (n_queries, n_classes), or (n_queries,) where there are two classes.
 
@@ -162,6 +163,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         values = self._decide(X)
         return values[:, 1] - values[:, 0] if len(self.classes_) == 2 else values
 
+    @of_one_fit
     def predict(self, X: Any) -> np.ndarray:
         """The class with the largest decision value.
 
@@ -172,6 +174,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.classes_[self._decide(X).argmax(axis=1)]
 
+    @of_one_fit
     def predict_proba(self, X: Any) -> np.ndarray:
         """Softmax of the decision values over ``temperature_``.
 
@@ -216,7 +219,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         """Accuracy of every candidate on every fold; one Gram matrix a kernel."""
         rows = self._selection_rows(y)
         X, y = X[rows], y[rows]
-        splits = list(check_cv(self.cv, y, classifier=True).split(X, y))
+        splits = checked_splits(self.cv, X, y, self.classes_)
         n_classes = len(self.classes_)
         held_out: dict[tuple[str, float], list[np.ndarray]] = {}
         for kernel in dict.fromkeys(name for name, _ in candidates):

@@ -114,7 +114,7 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
         return np.zeros(len(X), dtype=np.int64)
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        self.basis_metrics_ = self._fit_metrics(X, y).astype(self._fit_X.dtype)
+        self.basis_metrics_ = self._outward(self._fit_metrics(X, y))
         self.weights_ = np.ones((len(X), 1), dtype=self._fit_X.dtype)
         self._set_components()
         self._forget_copies()

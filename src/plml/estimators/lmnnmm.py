@@ -115,7 +115,7 @@ class LMNNMM(LargeMarginNeighbors):
         return kmeans_anchors(X, self.n_metrics, check_random_state(self.random_state)).labels
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        self.basis_metrics_ = self._fit_metrics(X, y).astype(self._fit_X.dtype)
+        self.basis_metrics_ = self._outward(self._fit_metrics(X, y))
         self.metric_of_ = self._groups
         self.__dict__.pop("_index", None)  # of an earlier fit
         _ = self._index  # made now: a prediction changes nothing of a fitted estimator
@@ -129,15 +129,16 @@ class LMNNMM(LargeMarginNeighbors):
 
     @cached_property
     def _index(self) -> TrainingMetricIndex:
-        return TrainingMetricIndex(self._fit_X, self.metric_of_, self.basis_metrics_)
+        rows, M = self._inside(self._fit_X), self._inward(self.basis_metrics_)
+        return TrainingMetricIndex(rows, self.metric_of_, M)
 
     def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         if X is None:
-            return self._index.search(self._fit_X, k, np.arange(len(self._fit_X)))
-        return self._index.search(X, k)
+            return self._index.search(self._index.X, k, np.arange(len(self._fit_X)))
+        return self._index.search(self._inside(X), k)
 
     def _metric_numbers(self, X: np.ndarray | None) -> np.ndarray:
-        return self.metric_of_ if X is None else self.metric_of_[self._index.search(X, 1)[1][:, 0]]
+        return self.metric_of_ if X is None else self.metric_of_[self._search(X, 1)[1][:, 0]]
 
     def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
         return self.basis_metrics_[self._metric_numbers(X)]

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import is_collection
 from plml.estimators._smooth import SmoothLocalMetric
+from plml.estimators._state import of_one_fit
 
 
 class PLML(SmoothLocalMetric):
@@ -165,14 +166,17 @@ class PLML(SmoothLocalMetric):
         )
         self.regularization = regularization
 
+    @of_one_fit
     def predict(self, X: Any) -> Any:
         remote = self._remote(X)
         return super().predict(X) if remote is None else remote.predict(X)
 
+    @of_one_fit
     def predict_proba(self, X: Any) -> Any:
         remote = self._remote(X)
         return super().predict_proba(X) if remote is None else remote.predict_proba(X)
 
+    @of_one_fit
     def kneighbors(
         self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
     ) -> Any:
@@ -187,6 +191,7 @@ class PLML(SmoothLocalMetric):
             return super()._weights(X)
         return sharded.local_weights(X)
 
+    @of_one_fit
     def local_weights(self, X: Any = None) -> Any:
         remote = None if X is None else self._remote(X)
         return super().local_weights(X) if remote is None else remote.local_weights(X)
@@ -200,10 +205,6 @@ class PLML(SmoothLocalMetric):
 
             return BlockQueries(self)
         return sharded
-
-    def _remember(self, X: np.ndarray, codes: np.ndarray, classes: np.ndarray) -> None:
-        self.__dict__.pop("_sharded", None)
-        super()._remember(X, codes, classes)
 
     def _fit_collection(self, X: Any, y: Any, checkpoint: Any) -> Self:
         from plml.distributed import fit

@@ -120,6 +120,7 @@ class PLMLCV(SmoothLocalMetric):
             X,
             y,
             self.regularizations,
+            classes=self.classes_,
             cv=self.cv,
             tol=self.selection_tol,
             n_jobs=self.n_jobs,

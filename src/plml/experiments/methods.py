@@ -65,6 +65,7 @@ class SelectedRegularization(ClassifierMixin, BaseEstimator):
             self.estimator._place(X),
             codes,
             REGULARIZATIONS,
+            classes=self.classes_,
             cv=self.cv,
             tol=self.selection_tol,
             n_jobs=self.n_jobs,
@@ -106,7 +107,7 @@ BUILDERS: dict[str, Callable[[Setting], Any]] = {
     "SML": lambda s: _selected(SML, s),
     "CBLML": lambda s: _selected(CBLML, s, n_bases=s.n_bases, random_state=s.seed),
     "LMNNMM": lambda s: LMNNMM(random_state=s.seed, device=s.device, n_jobs=s.n_jobs),
-    "GLML": lambda s: GLML(n_jobs=s.n_jobs),
+    "GLML": lambda s: GLML(n_jobs=s.n_jobs, random_state=s.seed),
     "KernelSVM": _svm,
     # Not in the paper's table.
     "DANN": lambda s: DANN(n_jobs=s.n_jobs),
@@ -134,6 +135,8 @@ def selected(model: Any) -> dict[str, Any]:
     """What a fitted classifier chose by inner cross-validation."""
     if hasattr(model, "best_regularization_"):
         return {"regularization": model.best_regularization_}
+    if hasattr(model, "metric_shrinkage_"):
+        return {"metric_shrinkage": model.metric_shrinkage_}
     return dict(getattr(model, "best_params_", {}))
 
 

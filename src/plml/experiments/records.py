@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -145,7 +145,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def source(record: dict[str, Any]) -> str:
+def source(record: Mapping[str, Any]) -> str:
     """What made a record: a commit, or the version of an installed package."""
     return record["commit"] or f"plml {record['versions'].get('plml', 'of unknown version')}"
 

@@ -6,6 +6,28 @@ from plml.backend.arrays import Array, device, like, namespace, row_dot
 from plml.ops.projections import psd_factor
 from plml.ops.topk import row_blocks
 
+#: Rounding errors of a sum, in units of the last place of a number near one.
+_ULPS = 4.0 * float(np.finfo(np.float64).eps)
+
+
+def rounding_of(euclidean: Array, Q: Array, traces: Array | float = 1.0) -> Array:
+    """What rounding may hide in squared distances under metrics of given traces, (q, c).
+
+    The coordinates are known to their last place, and so are the terms of the sum
+    (q_i - x_j)^T M_i (q_i - x_j) <= tr(M_i) ||q_i - x_j||^2.
+
+    Parameters
+    ----------
+    euclidean : (q, c) array, ||q_i - x_j||^2
+    Q : (q, d) array, about the mean of the data
+    traces : of M_i, (q, 1) or (q, c)
+    """
+    xp = namespace(euclidean)
+    Q = xp.astype(Q, xp.float64, copy=False)
+    length = xp.sqrt(row_dot(Q, Q))[:, None]
+    terms = Q.shape[1] * euclidean + xp.sqrt(euclidean) * length
+    return traces * (_ULPS * terms + (_ULPS * length) ** 2)
+
 
 def euclidean_pairs(Q: Array, X: Array, candidates: Array) -> Array:
     """||q_i - x_j||^2 for j in row i of candidates.

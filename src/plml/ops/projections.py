@@ -107,6 +107,8 @@ class PsdMatrices(NamedTuple):
 def project_psd(S: Array, crew: Crew = ALONE) -> Array:
     """argmin_P ||P - S||_F^2 subject to P positive semidefinite, for symmetric S.
 
+    What rounding leaves of an eigenvalue that is zero is zero: a metric that should vanish does.
+
     Parameters
     ----------
     S : (..., d, d) array, symmetric
@@ -128,15 +130,23 @@ def project_psd_factored(S: np.ndarray, crew: Crew = ALONE) -> PsdMatrices:
 
 def _positive_factor(S: np.ndarray) -> np.ndarray:
     eigenvalues, vectors = np.linalg.eigh(S)
-    positive = eigenvalues > 0.0
+    positive = eigenvalues > _rounding(eigenvalues)
     return vectors[:, positive] * np.sqrt(eigenvalues[positive])
 
 
 def _positive_part(S: Array) -> Array:
     xp = namespace(S)
     eigenvalues, vectors = xp.linalg.eigh(S)
-    scaled = vectors * xp.sqrt(xp.clip(eigenvalues, 0.0, None))[..., None, :]
+    positive = xp.where(eigenvalues > _rounding(eigenvalues), eigenvalues, 0.0 * eigenvalues)
+    scaled = vectors * xp.sqrt(positive)[..., None, :]
     return scaled @ scaled.mT if is_tensor(S) else scaled @ np.swapaxes(scaled, -1, -2)
+
+
+def _rounding(eigenvalues: Array) -> Array:
+    """What rounding leaves of zero eigenvalues: (..., d) -> (..., 1)."""
+    xp = namespace(eigenvalues)
+    largest = xp.max(xp.abs(eigenvalues), axis=-1, keepdims=True)
+    return eigenvalues.shape[-1] * xp.finfo(eigenvalues.dtype).eps * largest
 
 
 def project_psd_by_sign(S: Array) -> Array:

@@ -6,8 +6,9 @@ products elsewhere) proposes a few more candidates than needed. Where the scores
 next differ by more than rounding, the first k are the nearest. Elsewhere the exact distances of all
 candidates decide, and a rounding bound proves that nothing outside can be nearer. A query without
 that proof is searched again with float64 products, and every point that rounding leaves in doubt is
-measured exactly. Equal distances are ordered by index, so the answer does not depend
-on threads or blocks.
+measured exactly. Distances that rounding cannot tell apart are equal, and equal distances are
+ordered by index, so the answer depends neither on threads and blocks nor on the coordinates in
+which the same points are written down.
 """
 
 from collections.abc import Callable
@@ -26,8 +27,9 @@ from plml.backend.arrays import (
     share_of_memory,
 )
 
-#: (rows, candidates) -> squared distances; rows (r,), candidates (r, c) -> (r, c) float64
-PairwiseDistances = Callable[[Array, Array], Array]
+#: (rows, candidates) -> squared distances and what rounding may hide in them; rows (r,), candidates
+#: (r, c) -> two (r, c) float64 arrays
+PairwiseDistances = Callable[[Array, Array], tuple[Array, Array]]
 
 _SPARE_CANDIDATES = 8
 _BLOCK_ELEMENTS = 2**22
@@ -78,7 +80,8 @@ class InnerProductIndex:
         proposal = self._propose(queries, k, own)
         rows = xp.arange(len(queries), device=device(queries))
         nearest = proposal.candidates[:, :k]
-        d2, nearest = sorted_prefix(distances(rows, nearest), nearest, k)
+        d2, rounding = distances(rows, nearest)
+        d2, nearest = sorted_prefix(d2, nearest, k, rounding)
         unproven = xp.nonzero(~proposal.proven)[0]
         if len(unproven):
             d2[unproven], nearest[unproven] = self._measure(proposal, unproven, k, distances, own)
@@ -140,13 +143,13 @@ class InnerProductIndex:
         """
         xp, n = namespace(rows), len(self)
         candidates = proposal.candidates[rows]
-        d2 = distances(rows, candidates)
+        d2, rounding = distances(rows, candidates)
         # The last candidate is the best of those outside, unless it is the query itself.
         farthest = d2[:, -1] if own is None else d2[:, -2]
         if own is not None:
             farthest = xp.where(candidates[:, -1] == own[rows], farthest, d2[:, -1])
             d2 = xp.where(candidates == own[rows][:, None], xp.full_like(d2, xp.inf), d2)
-        d2, nearest = sorted_prefix(d2, candidates, k)
+        d2, nearest = sorted_prefix(d2, candidates, k, rounding)
         if candidates.shape[1] < n:
             unproven = xp.nonzero(~(d2[:, -1] < farthest - proposal.bound[rows]))[0]
             for block in row_blocks(len(unproven), min(n, _COLUMN_BLOCK)):
@@ -168,7 +171,7 @@ class InnerProductIndex:
             scores = xp.concat([largest, units @ self.vectors[columns].T], axis=1)
             largest = xp.take_along_axis(scores, largest_of_rows(scores, k), axis=1)
         # Less what rounding may hide in the k-th largest score and in an outsider's.
-        threshold = xp.min(largest, axis=1) - 2 * (units.shape[1] + 3) * _ROUNDOFF_64
+        threshold = xp.min(largest, axis=1) - 4 * (units.shape[1] + 3) * _ROUNDOFF_64
         rows, members = [], []
         for columns in self._column_blocks():
             above = xp.nonzero(units @ self.vectors[columns].T >= threshold[:, None])
@@ -203,12 +206,17 @@ def largest_inner_products(queries: Array, vectors: Array, k: int) -> tuple[Arra
     return faiss.knn(queries, vectors, int(k), metric=faiss.METRIC_INNER_PRODUCT)
 
 
+def rows_per_block(elements_per_row: int, on: Array = None) -> int:
+    """How many rows a block of bounded size holds."""
+    return max(1, share_of_memory(on, _BLOCK_ELEMENTS) // max(1, elements_per_row))
+
+
 def row_blocks(n_rows: int, elements_per_row: int, on: Array = None) -> list[slice]:
     """Slices that cut n_rows so that a block holds a bounded number of elements.
 
     ``on`` is an array on the device in question; a GPU takes larger blocks.
     """
-    size = max(1, share_of_memory(on, _BLOCK_ELEMENTS) // max(1, elements_per_row))
+    size = rows_per_block(elements_per_row, on)
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
@@ -223,21 +231,52 @@ def _largest_inner_products_blocked(queries: Array, vectors: Array, k: int) -> t
     return scores, indices
 
 
-def sorted_prefix(d2: Array, candidates: Array, k: int) -> tuple[Array, Array]:
-    """The k nearest of each row, by distance and then by index."""
+def sorted_prefix(
+    d2: Array, candidates: Array, k: int, rounding: Array | None = None
+) -> tuple[Array, Array]:
+    """The k nearest of each row, in ``neighbor_order``: squared distances and candidates."""
+    xp = namespace(d2)
+    order = neighbor_order(d2, candidates, rounding)[:, :k]
+    return xp.take_along_axis(d2, order, axis=1), xp.take_along_axis(candidates, order, axis=1)
+
+
+def neighbor_order(d2: Array, candidates: Array, rounding: Array | None = None) -> Array:
+    """The columns of each row by distance and then by index.
+
+    Parameters
+    ----------
+    d2 : (q, c) array of squared distances
+    candidates : (q, c) integer array
+    rounding : (q, c) array; of two in sequence that differ by no more, neither is nearer
+    """
     xp = namespace(d2)
     by_index = xp.argsort(candidates, axis=1, stable=True)
     by_distance = xp.argsort(xp.take_along_axis(d2, by_index, axis=1), axis=1, stable=True)
-    order = xp.take_along_axis(by_index, by_distance, axis=1)[:, :k]
-    return xp.take_along_axis(d2, order, axis=1), xp.take_along_axis(candidates, order, axis=1)
+    order = xp.take_along_axis(by_index, by_distance, axis=1)
+    if rounding is None or d2.shape[1] < 2:
+        return order
+    ordered, known_to, numbers = (
+        xp.take_along_axis(part, order, axis=1) for part in (d2, rounding, candidates)
+    )
+    slack = xp.maximum(known_to[:, 1:], known_to[:, :-1])
+    farther = xp.astype(ordered[:, 1:] > ordered[:, :-1] + slack, xp.int64)
+    groups = xp.cumulative_sum(farther, axis=1, include_initial=True)
+    within = xp.argsort(groups * (xp.max(candidates) + 1) + numbers, axis=1)
+    return xp.take_along_axis(order, within, axis=1)
 
 
 def _nearest_exactly(
     row: Array, members: Array, k: int, distances: PairwiseDistances
 ) -> tuple[Array, Array]:
     """The k nearest of the given index rows to one query, measured one block at a time."""
-    blocks = [members[i : i + _COLUMN_BLOCK] for i in range(0, len(members), _COLUMN_BLOCK)]
     xp = namespace(members)
-    exact = xp.concat([distances(row[None], block[None])[0] for block in blocks])
-    best, nearest = sorted_prefix(exact[None], members[None], k)
-    return best[0], nearest[0]
+    best: tuple[Array, ...] = ()
+    for start in range(0, len(members), _COLUMN_BLOCK):
+        block = members[None, start : start + _COLUMN_BLOCK]
+        found = (*distances(row[None], block), block)
+        if best:
+            found = tuple(xp.concat(pair, axis=1) for pair in zip(best, found, strict=True))
+        d2, rounding, numbers = found
+        order = neighbor_order(d2, numbers, rounding)[:, :k]
+        best = tuple(xp.take_along_axis(part, order, axis=1) for part in found)
+    return best[0][0], best[2][0]

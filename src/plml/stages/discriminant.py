@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from plml.stages.search import own_metric_neighbors
+from plml.stages.search import OwnMetricIndex
 
 _RIDGE = 1e-6
 
@@ -17,6 +17,7 @@ def discriminant_metrics(
     epsilon: float,
     n_iterations: int,
     own: np.ndarray | None = None,
+    index: OwnMetricIndex | None = None,
 ) -> np.ndarray:
     """M = W^{-1/2} (W^{-1/2} B W^{-1/2} + epsilon I) W^{-1/2} around every query, (q, d, d).
 
@@ -29,13 +30,15 @@ def discriminant_metrics(
     y : (n,) class codes
     Q : (q, d) array
     own : (q,) integer array of the training instances that the queries are, or None
+    index : of X, where it is at hand
     """
     X, Q = X.astype(np.float64, copy=False), Q.astype(np.float64, copy=False)
     d = X.shape[1]
     metrics = np.tile(np.eye(d), (len(Q), 1, 1))
     ridge = _RIDGE * (float(X.var(axis=0).mean()) or 1.0)
+    index = OwnMetricIndex(X) if index is None else index
     for _ in range(n_iterations):
-        squared, local = own_metric_neighbors(X, Q, metrics, n_local, own)
+        squared, local = index.search(Q, metrics, n_local, own)
         weights = tricube(np.sqrt(squared))
         W, B = local_covariances(X[local], y[local], weights, n_classes)
         eigenvalues, vectors = np.linalg.eigh(W)

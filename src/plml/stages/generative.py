@@ -17,6 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from plml.backend.threads import crew
+from plml.stages.search import vote
+
 _FLOOR = 1e-6
 
 
@@ -56,8 +59,17 @@ def log_densities(model: GaussianClasses, X: np.ndarray) -> np.ndarray:
     result = np.empty((len(X), len(model.means)))
     for c, (mean, P, constant) in enumerate(zip(*model, strict=True)):
         difference = X - mean
-        result[:, c] = constant - 0.5 * np.einsum("nd,nd->n", difference @ P, difference)
+        squared = np.einsum("nd,nd->n", _row_by_row(difference, P), difference)
+        result[:, c] = constant - 0.5 * squared
     return result
+
+
+def _row_by_row(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Rows @ matrix, one row at a time: how a row is rounded does not depend on the others.
+
+    Where an eigenvalue of B crosses zero the metric jumps, so rounding must not decide twice.
+    """
+    return (rows[:, None, :] @ matrix)[:, 0]
 
 
 def bias_weights(log_p: np.ndarray) -> np.ndarray:
@@ -90,15 +102,26 @@ def bias_matrices(model: GaussianClasses, X: np.ndarray) -> np.ndarray:
     """
     X = X.astype(np.float64, copy=False)
     weights = bias_weights(log_densities(model, X))
-    B = -np.tensordot(weights, model.precisions, axes=1)
+    n_classes, d = model.means.shape
+    B = -_row_by_row(weights, model.precisions.reshape(n_classes, -1)).reshape(-1, d, d)
     for c, (mean, P, _) in enumerate(zip(*model, strict=True)):
-        z = (X - mean) @ P
+        z = _row_by_row(X - mean, P)
         B += weights[:, c, None, None] * z[:, :, None] * z[:, None, :]
     return B
 
 
-def generative_metrics(B: np.ndarray) -> np.ndarray:
-    """The metrics of unit determinant for given bias matrices, (n, d, d)."""
+def generative_metrics(B: np.ndarray, exponent: float = 1.0) -> np.ndarray:
+    """The metrics of unit determinant for given bias matrices, (n, d, d).
+
+    An ``exponent`` below one takes M^exponent, a point of the shortest path from the identity (at
+    zero) to M among the metrics of unit determinant.
+    """
+    scales, vectors = metric_spectrum(B)
+    return (vectors * scales[:, None, :] ** exponent) @ np.swapaxes(vectors, -1, -2)
+
+
+def metric_spectrum(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues (n, d) and eigenvectors (n, d, d) of the metrics for given bias matrices."""
     eigenvalues, vectors = np.linalg.eigh(B)
     flat = 1e-12 * np.abs(eigenvalues).max(axis=1, keepdims=True)
     positive, negative = eigenvalues > flat, eigenvalues < -flat
@@ -109,5 +132,40 @@ def generative_metrics(B: np.ndarray) -> np.ndarray:
     largest = scales.max(axis=1, keepdims=True)
     scales = np.where(largest > 0, scales / np.where(largest > 0, largest, 1.0), 1.0)
     scales = np.maximum(scales, _FLOOR)  # directions without curvature keep a little weight
-    scales /= np.exp(np.log(scales).mean(axis=1, keepdims=True))
-    return (vectors * scales[:, None, :]) @ np.swapaxes(vectors, -1, -2)
+    return scales / np.exp(np.log(scales).mean(axis=1, keepdims=True)), vectors
+
+
+def shrunk_predictions(
+    model: GaussianClasses,
+    X: np.ndarray,
+    y: np.ndarray,
+    Q: np.ndarray,
+    exponents: np.ndarray,
+    n_neighbors: int,
+) -> np.ndarray:
+    """Class codes of queries under M^exponent for each of the exponents, (n_exponents, q).
+
+    The powers of a metric share its eigenvectors, so one rotation of the differences serves all.
+
+    Parameters
+    ----------
+    model : GaussianClasses
+    X, y : (n, d) training instances and their class codes
+    Q : (q, d) array
+    exponents : (n_exponents,) array
+    n_neighbors : that vote
+    """
+    X, Q = X.astype(np.float64, copy=False), Q.astype(np.float64, copy=False)
+    result = np.empty((len(exponents), len(Q)), dtype=np.int64)
+    n_classes = len(model.means)
+
+    def predict(i: int) -> None:
+        scales, vectors = metric_spectrum(bias_matrices(model, Q[i : i + 1]))
+        squared = ((X - Q[i]) @ vectors[0]) ** 2
+        distances = squared @ scales[0][:, None] ** exponents
+        nearest = np.argpartition(distances, n_neighbors - 1, axis=0)[:n_neighbors]
+        result[:, i] = vote(y[nearest.T], n_classes).argmax(axis=1)
+
+    with crew() as threads:
+        threads.map(predict, range(len(Q)))
+    return result

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from plml.backend.arrays import Array, device, is_tensor, like, namespace, on_host, row_dot
-from plml.ops.distances import euclidean_pairs
+from plml.ops.distances import euclidean_pairs, rounding_of
 from plml.ops.hnsw import NavigableGraph
 from plml.ops.topk import InnerProductIndex, sorted_prefix
 
@@ -66,8 +66,9 @@ class EuclideanIndex:
         centered = (queries - self.center) / self.unit
         return xp.concat([2.0 * centered, -xp.ones_like(centered[:, :1])], axis=1)
 
-    def _distances(self, queries: Array, columns: Array) -> Array:
-        return euclidean_pairs(queries, self.X, columns) / self.unit / self.unit
+    def _distances(self, queries: Array, columns: Array) -> tuple[Array, Array]:
+        squared = euclidean_pairs(queries, self.X, columns) / self.unit / self.unit
+        return squared, rounding_of(squared, (queries - self.center) / self.unit)
 
 
 class ApproximateIndex:

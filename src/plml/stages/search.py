@@ -6,8 +6,7 @@ d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_
 import numpy as np
 
 from plml.backend.arrays import Array, device, namespace, row_dot, segment_sum
-from plml.backend.threads import crew
-from plml.ops.distances import grouped_pairs, local_pairs
+from plml.ops.distances import euclidean_pairs, grouped_pairs, local_pairs, rounding_of
 from plml.ops.hnsw import NavigableGraph
 from plml.ops.reduction import EuclideanReduction
 from plml.ops.topk import InnerProductIndex, PairwiseDistances, row_blocks, sorted_prefix
@@ -15,6 +14,8 @@ from plml.stages.neighbors import euclidean_neighbors
 
 #: One eigenvector in so many makes the lower bound of a query's own metric.
 _SHARE_OF_DIRECTIONS = 8
+#: A metric whose trace is this small a share of the others' is zero but for rounding.
+VANISHING = 1e-10
 #: Candidates beyond those wanted that an approximate search is asked for.
 _SPARE_CANDIDATES = 8
 
@@ -62,7 +63,7 @@ class LocalMetricIndex:
         self.scale = sizes[0] / (sizes[1] or 1.0) or 1.0
         vectors[:, d:] /= self.scale
         self.index = InnerProductIndex(vectors)
-        self._nonzero_bases = xp.any(xp.reshape(M, (len(M), -1)) != 0, axis=1)
+        self._traces = xp.sum(xp.linalg.diagonal(self._M64), axis=1)
 
     def search(
         self, Q: Array, weights: Array, n_neighbors: int, own: Array | None = None
@@ -104,8 +105,10 @@ class LocalMetricIndex:
         return self.index.nearest(*self.inner_products(Q, weights, n_neighbors))
 
     def curved(self, weights: Array) -> Array:
-        """Where the metric does not vanish."""
-        return namespace(weights).any(weights[:, self._nonzero_bases] != 0, axis=1)
+        """Where the metric does not vanish: its trace is more than rounding leaves of the bases."""
+        xp = namespace(weights)
+        traces = xp.astype(weights, xp.float64, copy=False) @ self._traces
+        return traces > VANISHING * xp.max(self._traces)
 
     def inner_products(
         self, Q: Array, weights: Array, n_neighbors: int
@@ -114,8 +117,14 @@ class LocalMetricIndex:
         vectors = query_vectors(Q - self.center, weights, self._M64)
         vectors[:, Q.shape[1] :] *= self.scale
 
-        def distances(rows: Array, columns: Array) -> Array:
-            return local_pairs(Q[rows], weights[rows], self.M, self.X, columns)
+        def distances(rows: Array, columns: Array) -> tuple[Array, Array]:
+            points, shares = Q[rows], weights[rows]
+            euclidean = euclidean_pairs(points, self.X, columns)
+            traces = namespace(shares).astype(shares, self._traces.dtype, copy=False) @ self._traces
+            return (
+                local_pairs(points, shares, self.M, self.X, columns),
+                rounding_of(euclidean, points - self.center, traces[:, None]),
+            )
 
         return vectors, n_neighbors, distances
 
@@ -150,10 +159,10 @@ class ApproximateMetricIndex:
         found = self._graph.candidates(
             self._reduction.query_vectors(units), n_neighbors + _SPARE_CANDIDATES
         )
-        d2 = distances(np.arange(len(Q)), found)
+        d2, rounding = distances(np.arange(len(Q)), found)
         if own is not None:
             d2[found == own[:, None]] = np.inf
-        return sorted_prefix(d2, found, n_neighbors)
+        return sorted_prefix(d2, found, n_neighbors, rounding)
 
     def nearest(self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int) -> np.ndarray:
         """As ``LocalMetricIndex.nearest``."""
@@ -183,6 +192,7 @@ class TrainingMetricIndex:
         vectors = query_vectors(X - self.center, own, M.astype(np.float64))
         square = 0.5 * np.einsum("nd,nd->n", vectors[:, : X.shape[1]], X - self.center)
         self.index = InnerProductIndex(np.column_stack([vectors, -square]))
+        self._traces = np.trace(M, axis1=1, axis2=2, dtype=np.float64)
 
     def search(
         self, Q: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
@@ -190,74 +200,95 @@ class TrainingMetricIndex:
         """The nearest training instances, as in ``LocalMetricIndex.search``."""
         vectors = index_vectors(Q - self.center, self.M.astype(np.float64))
         vectors = np.column_stack([vectors, np.ones(len(Q))])
-        return self.index.search(
-            vectors,
-            n_neighbors,
-            lambda rows, columns: grouped_pairs(Q[rows], self.M, self.groups, self.X, columns),
-            own,
-        )
+
+        def distances(rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            points, traces = Q[rows], self._traces[self.groups[columns]]
+            euclidean = euclidean_pairs(points, self.X, columns)
+            return (
+                grouped_pairs(points, self.M, self.groups, self.X, columns),
+                rounding_of(euclidean, points - self.center, traces),
+            )
+
+        return self.index.search(vectors, n_neighbors, distances, own)
 
 
-def own_metric_neighbors(
-    X: np.ndarray, Q: np.ndarray, metrics: np.ndarray, n_neighbors: int, own: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The nearest training instances where every query has a matrix of its own.
+class OwnMetricIndex:
+    """Training instances ready for exact search where every query has a matrix of its own.
 
-    No inner product of few dimensions serves all queries at once. The leading eigenvectors of a
-    query's matrix give a lower bound on all its distances for a fraction of n d^2 operations, and
-    the definition is left for the instances that the bound cannot exclude.
+    No inner product of few dimensions serves all queries at once. With l the leading eigenvectors
+    of a query's matrix, p their share of a difference and lambda the least eigenvalue,
+
+        d^2 >= sum_l (lambda_l - lambda) p_l^2 + lambda ||x_j - x||^2,
+
+    a lower bound on all distances for a fraction of n d^2 operations; the definition is left for
+    the instances that the bound cannot exclude.
 
     Parameters
     ----------
     X : (n, d) array
-    Q : (q, d) array
-    metrics : (q, d, d) array
-    n_neighbors : int
-    own : (q,) integer array of the training instances that the queries are, or None
     """
-    squared = np.empty((len(Q), n_neighbors))
-    indices = np.empty((len(Q), n_neighbors), dtype=np.int64)
-    everyone = np.arange(len(X))
 
-    def search(i: int) -> None:
-        others = everyone if own is None else np.delete(everyone, own[i])
-        near = _not_excluded(X, Q[i], metrics[i], n_neighbors, others)
-        d2 = _quadratic_forms(X, Q[i], metrics[i], near)
-        order = np.lexsort((near, d2))[:n_neighbors]
-        squared[i], indices[i] = d2[order], near[order]
+    def __init__(self, X: np.ndarray) -> None:
+        self.rows = X
+        self.center = X.mean(axis=0, dtype=np.float64)
+        self.X = X - self.center
+        self.squares = row_dot(self.X, self.X)
+        self.radius = float(np.sqrt(self.squares.max()))
 
-    with crew() as threads:
-        threads.map(search, range(len(Q)))
-    return squared, indices
+    def search(
+        self, Q: np.ndarray, metrics: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances and numbers of the nearest instances, nearest first.
 
+        Parameters
+        ----------
+        Q : (q, d) array
+        metrics : (q, d, d) array
+        n_neighbors : int
+        own : (q,) integer array of the training instances that the queries are, or None
+        """
+        squared = np.empty((len(Q), n_neighbors))
+        indices = np.empty((len(Q), n_neighbors), dtype=np.int64)
+        everyone = np.arange(len(self.X))
+        for i, (x, M) in enumerate(zip(Q - self.center, metrics, strict=True)):
+            others = everyone if own is None else np.delete(everyone, own[i])
+            near = self._not_excluded(x, M, n_neighbors, others)
+            d2, rounding = self._distances(x, M, near)
+            found = sorted_prefix(d2[None], near[None], n_neighbors, rounding[None])
+            squared[i], indices[i] = (part[0] for part in found)
+        return squared, indices
 
-def _not_excluded(
-    X: np.ndarray, x: np.ndarray, M: np.ndarray, k: int, others: np.ndarray
-) -> np.ndarray:
-    """Those of the others that may be among the k nearest of x."""
-    d = X.shape[1]
-    rank = d // _SHARE_OF_DIRECTIONS
-    if rank < 2 or len(others) <= 2 * k:
-        return others
-    eigenvalues, vectors = np.linalg.eigh(M)
-    leading = vectors[:, -rank:] * np.sqrt(np.maximum(eigenvalues[-rank:], 0.0))
-    projected = X @ leading.astype(X.dtype) - (x @ leading).astype(X.dtype)
-    bound = np.einsum("nd,nd->n", projected, projected)[others]
-    # Rounding may lift the bound: it is relative to the projections themselves.
-    scale = float(np.abs(projected).max(initial=0.0)) + float(np.abs(x @ leading).max())
-    slack = 16.0 * d * float(np.finfo(X.dtype).eps) * scale**2
-    promising = others[np.argpartition(bound, k - 1)[:k]]
-    within = _quadratic_forms(X, x, M, promising).max() + slack
-    return others[bound <= within]
+    def _not_excluded(self, x: np.ndarray, M: np.ndarray, k: int, others: np.ndarray) -> np.ndarray:
+        """Those of the others that may be among the k nearest of x."""
+        d = len(x)
+        rank = d // _SHARE_OF_DIRECTIONS
+        if rank < 2 or len(others) <= 2 * k:
+            return others
+        eigenvalues, vectors = np.linalg.eigh(M)
+        least, leading = max(eigenvalues[0], 0.0), vectors[:, -rank:]
+        leading = leading * np.sqrt(np.maximum(eigenvalues[-rank:] - least, 0.0))
+        projected = self.X @ leading - x @ leading
+        euclidean = self.squares - 2.0 * (self.X @ x) + x @ x
+        bound = (row_dot(projected, projected) + least * euclidean)[others]
+        promising = np.argpartition(bound, k - 1)[:k]
+        within = float(self._distances(x, M, others[promising])[0].max())
+        # What rounding may add to the bound: its terms are of this size before they cancel.
+        size = max(eigenvalues[-1], 0.0) * (self.radius + np.sqrt(x @ x)) ** 2
+        near = bound <= within + 16.0 * d * float(np.finfo(np.float64).eps) * size
+        near[promising] = True
+        return others[near]
 
-
-def _quadratic_forms(X: np.ndarray, x: np.ndarray, M: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """(x_j - x)^T M (x_j - x) for the given rows j, a block at a time."""
-    result = np.empty(len(rows))
-    for block in row_blocks(len(rows), 2 * X.shape[1]):
-        differences = X[rows[block]] - x
-        result[block] = np.einsum("nd,nd->n", differences @ M, differences)
-    return np.maximum(result, 0.0)
+    def _distances(
+        self, x: np.ndarray, M: np.ndarray, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(x_j - x)^T M (x_j - x) for the given rows j, and what rounding may hide in them."""
+        d2, euclidean = np.empty(len(rows)), np.empty(len(rows))
+        for block in row_blocks(len(rows), 2 * len(x)):
+            differences = self.X[rows[block]] - x
+            d2[block] = row_dot(differences @ M, differences)
+            euclidean[block] = row_dot(differences, differences)
+        rounding = rounding_of(euclidean[None], x[None], float(np.trace(M)))
+        return np.maximum(d2, 0.0), rounding[0]
 
 
 def _take(own: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:

@@ -37,6 +37,7 @@ from plml.solvers.problem import (
     counting_on,
 )
 from plml.solvers.quadratic import accelerated
+from plml.solvers.simplex_rows import RowQuadratics, minimize_rows
 from plml.stages.graph import local_scales, self_tuning_similarity
 
 #: Elements of W in a block of rows: they stay in the cache.
@@ -191,6 +192,13 @@ class QueryWeightProblem(WeightProblem):
         gaps = xp.clip(self._row_gaps(W, gradient), 0.0, None)
         return xp.max(gaps / xp.maximum(values, self._row_floors()))
 
+    def rows(self) -> RowQuadratics:
+        """The problems of the queries, one by one."""
+        degrees = like(self.laplacian.diagonal()[:, None], self.B)
+        return RowQuadratics(
+            self.A, self.smoothness * degrees, self.B, self.constant, self._row_floors()
+        )
+
 
 class RowWeightProblem:
     """A ``WeightProblem`` as the solver for quadratics wants it, a block of rows at a time.
@@ -279,6 +287,18 @@ def learn_weights(
         solution = _accelerated(problem.reordered(order), tol, max_iter, callback, keep)
         return solution._replace(x=solution.x[np.argsort(order)])
     return _accelerated(problem, tol, max_iter, callback, keep)
+
+
+def learn_query_weights(
+    problem: QueryWeightProblem, tol: float, max_iter: int
+) -> tuple[Array, float]:
+    """W of new points and the largest relative gap of a point.
+
+    Every point is solved by itself, and far more tightly than ``tol``: its weights depend neither
+    on its company nor on where the solver stops.
+    """
+    W, gaps = minimize_rows(problem.rows(), 1e-3 * tol, max_iter)
+    return W, float(namespace(gaps).max(gaps))
 
 
 def _accelerated(

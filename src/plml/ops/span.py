@@ -1,0 +1,97 @@
+"""The directions in which the rows of a table differ; all that a metric can be learned from.
+
+With fewer rows than features, with one-hot columns or with columns that are sums of others the rows
+differ in fewer directions than there are features. Distances between rows are the same in an
+orthonormal basis of these directions, and so is every problem of this library, its solution and its
+certificate: rotated into it, the work costs what the directions cost, not the features.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from plml.backend.arrays import Array, like, namespace, on_host
+from plml.ops.topk import row_blocks
+
+#: Correlation matrices with a smaller least eigenvalue are looked at more closely.
+_SUSPICIOUS = 1e-9
+
+
+class Span(NamedTuple):
+    """Coordinates z = (x - center) @ basis, with orthonormal columns of the basis."""
+
+    center: np.ndarray  # (d,)
+    basis: np.ndarray  # (d, r)
+
+    def coordinates(self, X: Array) -> Array:
+        """(n, d) points -> (n, r), in the dtype of the points."""
+        xp = namespace(X)
+        center, basis = (like(part, X, xp.float64) for part in self)
+        return xp.astype((X - center) @ basis, X.dtype)
+
+    def points(self, Z: np.ndarray) -> np.ndarray:
+        """(n, r) coordinates -> (n, d)."""
+        return self.center + Z @ self.basis.T
+
+    def outward(self, M: np.ndarray) -> np.ndarray:
+        """(..., r, r) metrics -> (..., d, d), zero across the span."""
+        return self.basis @ M @ self.basis.T
+
+    def inward(self, M: np.ndarray) -> np.ndarray:
+        """(..., d, d) metrics -> (..., r, r), what they are within the span."""
+        return self.basis.T @ M @ self.basis
+
+
+def span_of(X: Array) -> Span | None:
+    """The span of the centred rows; None where they differ in as many directions as features.
+
+    Whether a direction is there does not depend on the units of the columns: what is dropped is
+    below rounding both in these units and in those of the columns' standard deviations.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    """
+    xp, (n, d) = namespace(X), X.shape
+    varies = on_host(xp.max(X, axis=0) > xp.min(X, axis=0))
+    if not varies.any():
+        return None
+    center = xp.mean(xp.astype(X, xp.float64), axis=0)
+    columns = None if varies.all() else Span(np.zeros(d), np.eye(d)[:, varies])
+    if n > varies.sum() and _is_regular(on_host(_scatter(X, center))[np.ix_(varies, varies)]):
+        return columns
+    center = on_host(center)
+    rows = (on_host(X) - center)[:, varies]
+    tolerance = 16.0 * np.sqrt(d) * float(np.finfo(on_host(X[:1]).dtype).eps)
+    sizes, directions = _singular(rows)
+    rank = int((sizes > tolerance * sizes[0]).sum())
+    in_units, _ = _singular(rows / np.sqrt(np.einsum("nd,nd->d", rows, rows)))
+    if rank < int((in_units > tolerance * in_units[0]).sum()):
+        # Units so far apart that a small column looks like nothing: it may be all that matters.
+        return columns
+    if rank == d:
+        return None
+    basis = np.zeros((d, rank))
+    basis[varies] = directions[:rank].T
+    return Span(center, basis)
+
+
+def _scatter(X: Array, center: Array) -> Array:
+    """sum_i (x_i - center) (x_i - center)^T, a block of rows at a time."""
+    blocks = row_blocks(len(X), X.shape[1], X)
+    return sum((rows := X[block] - center).T @ rows for block in blocks)
+
+
+def _is_regular(scatter: np.ndarray) -> bool:
+    """Whether columns are clearly independent, by the eigenvalues of their correlations."""
+    units = np.sqrt(np.diagonal(scatter))
+    if not units.all():
+        return False
+    return float(np.linalg.eigvalsh(scatter / units / units[:, None])[0]) > _SUSPICIOUS
+
+
+def _singular(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values and right singular vectors; by a triangle where there are many rows."""
+    triangle = np.linalg.qr(rows, mode="r") if len(rows) > rows.shape[1] else rows
+    _, sizes, directions = np.linalg.svd(triangle, full_matrices=False)
+    return sizes, directions
