@@ -37,6 +37,13 @@ class Recorder(Keep):
         self.offers[-1] += 1
 
 
+@pytest.fixture(autouse=True)
+def large(monkeypatch):
+    """As if the problems were large: below, everything is in double precision."""
+    for stage in (stage_1, stage_2):
+        monkeypatch.setattr(stage, "_SMALL", 0)
+
+
 @pytest.fixture
 def margins():
     rng = np.random.default_rng(3)
@@ -269,3 +276,15 @@ class TestWeights:
         assert RowWeightProblem(smooth, np.float64, crew).crew is ALONE
         monkeypatch.setattr(stage_1, "_WORTH_SHARING", smooth.B.size - 1)
         assert RowWeightProblem(smooth, np.float64, crew).crew is crew
+
+
+@pytest.mark.parametrize("stage", [stage_1, stage_2])
+def test_small_problems_are_solved_in_double_precision(margins, smooth, monkeypatch, stage):
+    monkeypatch.setattr(stage, "_SMALL", 2**25)
+    keep = Recorder()
+    if stage is stage_1:
+        learn_weights(smooth, solver="auto", tol=1e-3, max_iter=500, keep=keep)
+    else:
+        learn(margins, keep=keep)
+    assert keep.runs
+    assert not [name for name in keep.runs if "float32" in name]

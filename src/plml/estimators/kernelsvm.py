@@ -165,14 +165,18 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
 
     @of_one_fit
     def predict(self, X: Any) -> np.ndarray:
-        """The class with the largest decision value.
+        """The class with the largest decision value; the first where half of the digits agree.
 
         Parameters
         ----------
         X : (n_queries, n_features) array or data frame
         """
         check_is_fitted(self)
-        return self.classes_[self._decide(X).argmax(axis=1)]
+        values = self._decide(X)
+        largest = values.max(axis=1, keepdims=True)
+        rounding = np.sqrt(np.finfo(self._support_vectors.dtype).eps)
+        ties = values >= largest - rounding * np.maximum(np.abs(largest), 1.0)
+        return self.classes_[ties.argmax(axis=1)]
 
     @of_one_fit
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -18,9 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from plml.backend.threads import crew
+from plml.ops.topk import neighbor_order
 from plml.stages.search import vote
 
 _FLOOR = 1e-6
+#: Relative difference below which distances are equal.
+_TIE = 1e-10
 
 
 class GaussianClasses(NamedTuple):
@@ -162,10 +165,18 @@ def shrunk_predictions(
     def predict(i: int) -> None:
         scales, vectors = metric_spectrum(bias_matrices(model, Q[i : i + 1]))
         squared = ((X - Q[i]) @ vectors[0]) ** 2
-        distances = squared @ scales[0][:, None] ** exponents
-        nearest = np.argpartition(distances, n_neighbors - 1, axis=0)[:n_neighbors]
-        result[:, i] = vote(y[nearest.T], n_classes).argmax(axis=1)
+        distances = (squared @ scales[0][:, None] ** exponents).T
+        nearest = np.stack([_nearest(row, n_neighbors) for row in distances])
+        result[:, i] = vote(y[nearest], n_classes).argmax(axis=1)
 
     with crew() as threads:
         threads.map(predict, range(len(Q)))
     return result
+
+
+def _nearest(distances: np.ndarray, k: int) -> np.ndarray:
+    """Numbers of the k least; of those that agree to all but a few digits, the first."""
+    last = np.partition(distances, k - 1)[k - 1] * (1.0 + _TIE)
+    rows = np.flatnonzero(distances <= last)
+    near = distances[None, rows]
+    return rows[neighbor_order(near, rows[None], _TIE * near)[0, :k]]

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,9 @@ from plml.stages.triplets import Triplets
 
 #: Gaps below this are left to double precision.
 _SINGLE_PRECISION_TOL = 1e-4
+#: Operations of an evaluation below which single precision saves nothing worth its rounding: the
+#: solution of a small table does not depend on the coordinates it is written in.
+_SMALL = 2**25
 #: Evaluations without progress after which single precision gives way to double.
 PATIENCE = 50
 #: Above so many features the matrix sign beats the eigenvalues on a GPU.
@@ -270,6 +274,8 @@ def learn_metrics(
         pairs = PairOperator(X64, W64, triplets.pairs, threads)
         exact = MetricsDual(pairs, triplets, regularization, pull)
 
+        n_operations = weights.shape[0] * weights.shape[1] * X.shape[1] ** 2
+
         def minimize(
             dtype: Any, start: Array | None, tol: float, max_iter: int, show: Callback | None
         ) -> Solution:
@@ -279,7 +285,7 @@ def learn_metrics(
         return in_phases(
             minimize,
             lambda solution: certified(solution, tol, *exact.certificate(solution.x, X.dtype)),
-            phases(xp, X.dtype, float(xp.max(xp.abs(X))), solver, tol),
+            phases(xp, X.dtype, float(xp.max(xp.abs(X))), solver, tol, n_operations),
             gamma=gamma,
             max_iter=max_iter,
             callback=callback,
@@ -318,21 +324,24 @@ def in_phases(
     return metrics
 
 
-def phases(xp: Any, dtype: Any, largest: float, solver: str, tol: float) -> list[tuple[Any, float]]:
+def phases(
+    xp: Any, dtype: Any, largest: float, solver: str, tol: float, work: float = inf
+) -> list[tuple[Any, float]]:
     """The dtypes of the products, one after the other, each with the gap to reach.
 
     Single precision carries the automatic solver nearly all the way at half the cost, unless the
-    squares of the data leave its range.
+    squares of the data leave its range, or there is little to save.
 
     Parameters
     ----------
     xp : array namespace of the dtypes
     dtype, largest : of the centred data, and its largest entry
     solver, tol : as in ``learn_metrics``
+    work : operations of an evaluation
     """
     if solver == "fista":
         return [(dtype, tol)]
-    if not 1e-6 < largest < 1e6:
+    if not 1e-6 < largest < 1e6 or work < _SMALL:
         return [(xp.float64, tol)]
     return [(xp.float32, max(0.99 * tol, _SINGLE_PRECISION_TOL)), (xp.float64, tol)]
 

@@ -42,6 +42,8 @@ from plml.stages.graph import local_scales, self_tuning_similarity
 
 #: Elements of W in a block of rows: they stay in the cache.
 _BLOCK_ELEMENTS = 2**17
+#: Operations of an iteration below which single precision saves nothing worth its rounding.
+_SMALL = 2**20
 #: Elements of W from which on threads share an iteration.
 _WORTH_SHARING = 2**18
 
@@ -319,7 +321,8 @@ def _accelerated(
             solution = keep.solve(f"weights in {dtype_name(dtype)}", run)
             return solution._replace(x=like(solution.x, start, dtype))
 
-        if not problem.fits_single_precision():
+        n, m = problem.B.shape
+        if not problem.fits_single_precision() or n * m * m < _SMALL:
             return minimize(xp.float64, problem.even_start(), tol, max_iter, callback)
         return in_two_precisions(
             minimize,

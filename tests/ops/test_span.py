@@ -1,0 +1,53 @@
+"""Directions in which rows differ."""
+
+import numpy as np
+import pytest
+
+from backend_devices import DEVICES
+from plml.backend.arrays import on_host, to_device
+from plml.ops.span import span_of
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_distances_are_the_same_in_the_span(rng, device, dtype):
+    A, R = rng.normal(size=(60, 4)), np.linalg.qr(rng.normal(size=(9, 4)))[0]
+    X = to_device((A @ R.T + 3.0).astype(dtype), device)
+    span = span_of(X)
+    assert span.basis.shape == (9, 4)
+    np.testing.assert_allclose(span.basis.T @ span.basis, np.eye(4), atol=1e-12)
+    Z = on_host(span.coordinates(X))
+    assert Z.dtype == dtype
+    between = ((A[:, None] - A) ** 2).sum(axis=2)
+    np.testing.assert_allclose(((Z[:, None] - Z) ** 2).sum(axis=2), between, atol=1e-4)
+    np.testing.assert_allclose(span.points(Z), on_host(X), atol=1e-5)
+    M = rng.normal(size=(2, 4, 4))
+    np.testing.assert_allclose(span.inward(span.outward(M)), M, atol=1e-12)
+
+
+def test_independent_columns_are_left_alone(rng):
+    X = rng.normal(size=(50, 6))
+    assert span_of(X) is None
+    assert span_of(np.ones((5, 3))) is None  # no direction at all: nothing to rotate into
+    assert span_of(X + 1e6) is None
+
+
+def test_constant_columns_are_left_out_as_they_are(rng):
+    X = np.column_stack([rng.integers(0, 5, size=50), np.full(50, 7.0), rng.normal(size=50)])
+    span = span_of(X)
+    np.testing.assert_array_equal(span.coordinates(X), X[:, [0, 2]])  # to the last bit
+
+
+@pytest.mark.parametrize("unit", [1e-17, 1e17])
+def test_a_column_in_other_units_is_not_lost(rng, unit):
+    """Too small to be seen beside the others, it may be all that matters."""
+    X = rng.normal(size=(50, 3)) * [1.0, unit, 1.0]
+    assert span_of(X) is None
+    redundant = np.column_stack([X, X[:, 0] - X[:, 2]])
+    assert span_of(redundant) is None
+    assert span_of(np.column_stack([redundant, np.ones(50)])).basis.shape == (5, 4)
+
+
+def test_more_columns_than_rows(rng):
+    span = span_of(rng.normal(size=(10, 200)))
+    assert span.basis.shape == (200, 9)
