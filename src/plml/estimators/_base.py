@@ -2,12 +2,13 @@
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
@@ -27,6 +28,13 @@ from plml.backend.arrays import (
 )
 from plml.backend.threads import limit_threads
 from plml.estimators._callbacks import FRAMES, with_callbacks
+from plml.estimators._graphs import (
+    check_mode,
+    check_radius,
+    neighbor_graph,
+    ragged,
+    within_radius,
+)
 from plml.estimators._state import of_one_fit, refitted
 from plml.estimators._validation import (
     largest_safe,
@@ -170,6 +178,94 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         neighbors = follow(neighbors, X)
         return (follow(squared**0.5, X), neighbors) if return_distance else neighbors
 
+    @of_one_fit
+    def kneighbors_graph(
+        self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity"
+    ) -> sparse.csr_matrix:
+        """The neighbours of ``kneighbors`` as a sparse matrix (n_queries, n_samples).
+
+        Parameters
+        ----------
+        X, n_neighbors : as in ``kneighbors``
+        mode : {"connectivity", "distance"}
+            Entries are ones, or the distances.
+        """
+        check_mode(mode)
+        squared, neighbors = (on_host(part) for part in self._found(X, n_neighbors))
+        values = list(np.sqrt(squared)) if mode == "distance" else None
+        return neighbor_graph(values, list(neighbors), len(self._fit_X))
+
+    @of_one_fit
+    def radius_neighbors(
+        self,
+        X: Any = None,
+        radius: float = 1.0,
+        return_distance: bool = True,
+        sort_results: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray] | np.ndarray:
+        """All training instances within a distance under the learned metric.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances,
+            each of which is then left out of its own neighbours
+        radius : the largest distance
+        return_distance : whether distances are returned, too
+        sort_results : nearest first; otherwise in the order of the training instances
+
+        Returns
+        -------
+        distances : (n_queries,) array of arrays, only with ``return_distance``
+        indices : (n_queries,) array of arrays of training rows
+        """
+        distances, indices = self._within(X, radius, sort_results)
+        return (ragged(distances), ragged(indices)) if return_distance else ragged(indices)
+
+    @of_one_fit
+    def radius_neighbors_graph(
+        self,
+        X: Any = None,
+        radius: float = 1.0,
+        mode: str = "connectivity",
+        sort_results: bool = False,
+    ) -> sparse.csr_matrix:
+        """The neighbours of ``radius_neighbors`` as a sparse matrix (n_queries, n_samples).
+
+        Parameters
+        ----------
+        X, radius, sort_results : as in ``radius_neighbors``
+        mode : {"connectivity", "distance"}
+            Entries are ones, or the distances.
+        """
+        check_mode(mode)
+        distances, indices = self._within(X, radius, sort_results)
+        values = distances if mode == "distance" else None
+        return neighbor_graph(values, indices, len(self._fit_X))
+
+    def _within(
+        self, X: Any, radius: float, nearest_first: bool
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Distances and indices of ``radius_neighbors``."""
+        check_is_fitted(self)
+        radius = check_radius(radius)
+        queries = None if X is None else self._validate_queries(X)
+        n_rows = len(self._fit_X) - (X is None)
+        n_queries = len(self._fit_X) if queries is None else len(queries)
+
+        def search(rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+            if queries is None:  # a training row is left out of its own neighbours
+                found = self._search(None, k)
+                return tuple(on_host(part)[rows] for part in found)
+            found = self._search(queries[like(rows, queries)], k)
+            return on_host(found[0]), on_host(found[1])
+
+        with self._threads():
+            found = within_radius(search, n_queries, n_rows, radius**2)
+        if not nearest_first:
+            orders = [np.argsort(indices) for _, indices in found]
+            found = [(d2[o], i[o]) for (d2, i), o in zip(found, orders, strict=True)]
+        return [np.sqrt(d2) for d2, _ in found], [indices for _, indices in found]
+
     def _found(self, X: Any, n_neighbors: int | None) -> tuple[Array, Array]:
         """Squared distances and indices of the neighbours, for arguments as a user gives them."""
         check_is_fitted(self)
@@ -218,6 +314,31 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         with self._threads():
             result = self._squared_distances(first, second)
         return follow(result if squared else np.sqrt(result), given)
+
+    def pair_score(self, pairs: Any) -> np.ndarray:
+        """Minus ``pair_distance``: the larger, the more alike the two points of a pair.
+
+        Parameters
+        ----------
+        pairs : (n_pairs, 2, n_features) array
+        """
+        return -self.pair_distance(pairs)
+
+    @of_one_fit
+    def get_metric(self) -> Callable[..., float]:
+        """The learned metric as a function of two points, ``metric(u, v, squared=False)``.
+
+        The metric is that at ``u``. The function stays as it is when the estimator is fitted again.
+        """
+        check_is_fitted(self)
+
+        def metric(u: Any, v: Any, squared: bool = False) -> float:
+            u, v = np.asarray(u), np.asarray(v)
+            if u.ndim != 1 or u.shape != v.shape:
+                raise ValueError(f"give two points of one dimension, got {u.shape} and {v.shape}")
+            return float(self.pair_distance(np.stack([u, v])[None], squared)[0])
+
+        return metric
 
     @abstractmethod
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:

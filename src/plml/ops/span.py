@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plml.backend.arrays import Array, like, namespace, on_host
+from plml.backend.threads import one_blas_thread
 from plml.ops.topk import row_blocks
 
 #: Correlation matrices with a smaller least eigenvalue are looked at more closely.
@@ -87,11 +88,13 @@ def _is_regular(scatter: np.ndarray) -> bool:
     units = np.sqrt(np.diagonal(scatter))
     if not units.all():
         return False
-    return float(np.linalg.eigvalsh(scatter / units / units[:, None])[0]) > _SUSPICIOUS
+    with one_blas_thread():
+        return float(np.linalg.eigvalsh(scatter / units / units[:, None])[0]) > _SUSPICIOUS
 
 
 def _singular(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Singular values and right singular vectors; by a triangle where there are many rows."""
     triangle = np.linalg.qr(rows, mode="r") if len(rows) > rows.shape[1] else rows
-    _, sizes, directions = np.linalg.svd(triangle, full_matrices=False)
+    with one_blas_thread():
+        _, sizes, directions = np.linalg.svd(triangle, full_matrices=False)
     return sizes, directions
