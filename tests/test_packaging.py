@@ -34,6 +34,16 @@ def test_continuous_integration_runs_what_the_readme_shows():
     assert not any(re.match(r"\s*export\b|\w+=", line) for line in script if "venv=" not in line)
 
 
+def test_no_word_of_a_release_before_there_is_one():
+    """How to install an extra is said by ``plml.install``; the documents say what works today."""
+    sources = [path for path in (ROOT / "src").rglob("*.py") if path.name != "install.py"]
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for path in (*sources, *pages):
+        assert "plml[" not in path.read_text(encoding="utf-8"), path
+        if path.suffix == ".py":
+            assert 'pip install ".[' not in path.read_text(encoding="utf-8"), path
+
+
 def test_no_word_that_executes_what_it_reads():
     """Neither eval, exec, pickle nor a shell anywhere in the library."""
     forbidden = re.compile(r"\b(eval|exec)\(|\bpickle\b|shell=True|os\.system|allow_pickle=True")

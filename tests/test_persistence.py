@@ -241,4 +241,4 @@ def test_without_skops_one_line_says_what_to_install(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert 'pip install "plml[cli]"' in done.stdout
+    assert 'pip install ".[cli]"' in done.stdout

@@ -9,6 +9,7 @@ from typing import Any
 
 from plml import __version__
 from plml.cli_tables import add_table_commands
+from plml.install import install
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -76,7 +77,7 @@ def _demo(options: argparse.Namespace) -> int:
 
         save_demo_figure(options.out, data, rows)
     except ImportError:
-        print('\nno picture: pip install "plml[plots]" draws one')
+        print(f"\nno picture: {install('plots')} to draw one")
     else:
         print(f"\npicture: {options.out}")
     return 0

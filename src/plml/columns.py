@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from plml.install import install
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -166,5 +168,5 @@ def pandas() -> Any:
     try:
         import pandas
     except ImportError:
-        raise ValueError('tables need pandas: pip install "plml[cli]"') from None
+        raise ValueError(f"tables need pandas: {install('cli')}") from None
     return pandas

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from plml.files import bounded_memory, write_atomically
+from plml.install import install
 
 FORMAT = 1
 #: All that a model file may hold beside what skops trusts by itself.
@@ -108,5 +109,5 @@ def _skops() -> Any:
     try:
         import skops.io
     except ImportError:
-        raise ValueError('model files need skops: pip install "plml[cli]"') from None
+        raise ValueError(f"model files need skops: {install('cli')}") from None
     return skops.io

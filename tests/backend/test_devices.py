@@ -387,7 +387,7 @@ def test_without_torch_one_line_says_what_to_install():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.count("\n") == 1
-    assert 'pip install "plml[gpu]"' in done.stdout
+    assert 'pip install ".[gpu]"' in done.stdout
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:99", ""])

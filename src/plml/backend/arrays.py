@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from plml.backend.threads import ALONE, Crew
+from plml.install import install
 
 try:
     import array_api_compat
@@ -70,7 +71,7 @@ def check_device(device: str) -> None:
         import torch
     except ImportError:
         raise ValueError(
-            f'device={device!r} needs PyTorch: pip install "plml[gpu]", or use device="cpu"'
+            f'device={device!r} needs PyTorch: {install("gpu")}, or use device="cpu"'
         ) from None
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(

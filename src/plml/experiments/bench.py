@@ -15,6 +15,7 @@ from plml.experiments import datasets, protocols
 from plml.experiments.judge import judge_metrics, judge_weights
 from plml.experiments.records import provenance
 from plml.files import write_atomically
+from plml.install import install
 from plml.ops.pairs import PairOperator
 from plml.solvers.lbfgsb import lbfgsb
 from plml.stages.anchors import kmeans_anchors
@@ -177,6 +178,6 @@ def write_picture(rows: list[dict[str, Any]], path: Path) -> None:
 
         figure = draw_race(rows)
     except ImportError:
-        print('no picture: pip install "plml[plots]"')
+        print(f"no picture: {install('plots')}")
         return
     figure.savefig(path, dpi=150, facecolor="white")

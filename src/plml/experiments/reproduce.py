@@ -20,6 +20,7 @@ from plml.experiments.report import Findings, render
 from plml.experiments.study import Conditions, Failure, figure2_tasks, run, table1_tasks
 from plml.experiments.tables import Latex, Style, Table, as_records, as_text, table1
 from plml.files import write_atomically
+from plml.install import install
 from plml.progress import study_progress
 
 PARTS = ("table1", "figure1", "figure2")
@@ -188,7 +189,7 @@ def write_pictures(findings: Findings, out: Path, command: str) -> None:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError:
-        print('no figures and no report: pip install "plml[plots]" and run the same command again')
+        print(f"no figures and no report: {install('plots')}, then the same command again")
         return
     from plml.plots.paper import draw_figure1, draw_figure2
 
