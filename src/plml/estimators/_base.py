@@ -34,6 +34,7 @@ from plml.estimators._validation import (
     query_data,
     training_data,
 )
+from plml.progress import work
 from plml.stages.search import vote
 
 
@@ -69,7 +70,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self._validate_params()
         with all_or_nothing(self):
             X, codes = self._validated(X, y)
-            with self._threads():
+            with self._threads(), work(getattr(self, "verbose", 0)):
                 self._learn(self._place(X), codes)
         for trouble in self._troubles():
             warnings.warn(trouble, stacklevel=3 + FRAMES)
