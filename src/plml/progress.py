@@ -297,7 +297,6 @@ def _display(progress: Progress, passing: bool, every: float) -> Iterator[None]:
     if bar is None:
         with _lines(progress, every):
             yield
-            progress.finish()
         return
     bar.transient = True  # of work that fails, its message remains
     with bar:
@@ -364,5 +363,6 @@ def _lines(progress: Progress, every: float) -> Iterator[None]:
     finally:
         over.set()
         ticker.join()
+    progress.finish()
     if told or progress.results:  # short work without a certificate has nothing to tell
         write(progress.line())
