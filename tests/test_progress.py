@@ -259,6 +259,18 @@ class TestFits:
         expected = [f"{fold}{part}" for fold in folds for part in [*stages, *values]]
         assert names == [*expected, *(f"final fit{s}" for s in [*stages, ", stage 2, metrics"])]
 
+    def test_a_fit_within_shown_work_reports_there(self, blobs, capsys, often, monkeypatch):
+        fractions, unplanned = watch(monkeypatch)
+        with work(1):
+            plan({"first": 1.0, "second": 1.0})
+            for name in ("first", "second"):
+                with stage(name):
+                    SML(n_jobs=1, verbose=1).fit(*blobs)
+                    assert len(tickers()) == 1
+                    assert fractions[-1] == pytest.approx(1.0 if name == "second" else 0.5)
+        assert unplanned == []
+        assert capsys.readouterr().err.count("] done") == 1
+
     def test_nothing_is_shown_of_itself(self, blobs, capsys, often):
         PLMLCV(**SMALL).fit(*blobs)
         assert capsys.readouterr().err == ""
@@ -407,3 +419,20 @@ class TestTerminal:
         assert code == 0
         assert "[  0%] working" in shown
         assert "\x1b" not in shown
+
+    def test_what_is_printed_into_a_file_stays_there(self, tmp_path):
+        pexpect = pytest.importorskip("pexpect")
+        pytest.importorskip("rich")
+        script = "from plml.progress import work\nwith work(1): print('for the file')"
+        (tmp_path / "script.py").write_text(script)
+        command = f"{sys.executable} {tmp_path / 'script.py'} > {tmp_path / 'out.txt'}"
+        shown, code = pexpect.run(
+            f"bash -c '{command}'",
+            withexitstatus=True,
+            env={**os.environ, "TERM": "xterm"},
+            encoding="utf-8",
+        )
+        assert code == 0
+        assert "100%" in shown
+        assert "for the file" not in shown
+        assert (tmp_path / "out.txt").read_text() == "for the file\n"
