@@ -2,17 +2,24 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plml.columns import pandas
+from plml.progress import plan, stage, work
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from plml.tabular import Model
+
+#: Stages of the commands.
+_LOADING, _READING, _SAVING = "reading the model", "reading the table", "saving the model"
+#: Rows that are predicted before the progress is told.
+_BLOCK = 8192
 
 
 def add_table_commands(commands: Any) -> None:
@@ -43,6 +50,7 @@ def add_table_commands(commands: Any) -> None:
         metavar="FILE",
         help="save the state of the fit there now and then; the same command goes on from it",
     )
+    _add_quiet(fit)
     fit.set_defaults(run=_fit)
 
     predict = commands.add_parser(
@@ -82,6 +90,11 @@ def add_table_commands(commands: Any) -> None:
 def _add_model_and_table(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="a file of plml fit")
     parser.add_argument("table", type=Path, help="CSV or Parquet")
+    _add_quiet(parser)
+
+
+def _add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="do not show the progress")
 
 
 def _fit(options: argparse.Namespace) -> int:
@@ -94,26 +107,34 @@ def _fit(options: argparse.Namespace) -> int:
             raise ValueError(f"--{option} {path} is the table itself; give another path")
     if options.checkpoint is not None:
         _check_folder(options.checkpoint, "--checkpoint")
-    table = tabular.read_table(options.table)
-    model = tabular.fit(
-        table,
-        options.target,
-        str(options.table),
-        regularization=options.regularization,
-        missing=options.missing,
-        drop=tuple(options.drop),
-        checkpoint=options.checkpoint,
-        n_bases=options.bases,
-        n_neighbors=options.neighbors,
-        device=options.device,
-        random_state=options.seed,
-        verbose=int(sys.stderr.isatty()),
-    )
-    model.save(options.out)
+    with work(not options.quiet):
+        plan({_READING: 2, tabular.ENCODING: 1, tabular.LEARNING: 95, _SAVING: 2})
+        with stage(_READING):
+            table = tabular.read_table(options.table)
+        model = tabular.fit(
+            table,
+            options.target,
+            str(options.table),
+            regularization=options.regularization,
+            missing=options.missing,
+            drop=tuple(options.drop),
+            checkpoint=options.checkpoint,
+            n_bases=options.bases,
+            n_neighbors=options.neighbors,
+            device=options.device,
+            random_state=options.seed,
+        )
+        with stage(_SAVING):
+            model.save(options.out)
+    _print_fitted(model, len(table), options)
+    return 0
+
+
+def _print_fitted(model: "Model", n_rows: int, options: argparse.Namespace) -> None:
     classifier = model.classifier
     chosen = getattr(classifier, "best_regularization_", options.regularization)
     print(
-        f"{len(table)} rows, {len(model.columns.names)} columns as "
+        f"{n_rows} rows, {len(model.columns.names)} columns as "
         f"{classifier.n_features_in_} features, {len(classifier.classes_)} classes\n"
         f"regularization {chosen:g}; at most {classifier.weights_gap_:.1e} and "
         f"{classifier.dual_gap_:.1e} (relative) from the optimum of its two stages"
@@ -122,17 +143,18 @@ def _fit(options: argparse.Namespace) -> int:
     if hasattr(classifier, "best_score_"):
         print(f"accuracy in cross-validation {classifier.best_score_:.2%}")
     print(f"model: {options.out}")
-    return 0
 
 
 def _predict(options: argparse.Namespace) -> int:
-    model, table = _read(options)
-    rows = model.prepared(table, str(options.table))
-    columns = {"prediction": model.classifier.predict(rows)}
-    if options.proba:
-        shares = model.classifier.predict_proba(rows)
-        for number, label in enumerate(model.classifier.classes_):
-            columns[f"share of {label}"] = shares[:, number]
+    with work(not options.quiet, passing=True):
+        _plan_to({"predicting": 10, "shares": 10 * options.proba})
+        model, table = _read(options)
+        rows = model.prepared(table, str(options.table))
+        columns = {"prediction": _in_blocks("predicting", model.classifier.predict, rows)}
+        if options.proba:
+            shares = _in_blocks("shares", model.classifier.predict_proba, rows)
+            for number, label in enumerate(model.classifier.classes_):
+                columns[f"share of {label}"] = shares[:, number]
     _write(pandas().DataFrame(columns), options.out)
     return 0
 
@@ -141,14 +163,16 @@ def _evaluate(options: argparse.Namespace) -> int:
     from sklearn.metrics import classification_report, confusion_matrix
     from sklearn.neighbors import KNeighborsClassifier
 
-    model, table = _read(options)
-    labels = model.labels(table, str(options.table))
-    rows = model.prepared(table, str(options.table))
-    classifier = model.classifier
-    euclidean = KNeighborsClassifier(classifier.n_neighbors, algorithm="brute")
-    euclidean.fit(classifier._fit_X, classifier.classes_[classifier._fit_codes])
-    predicted = classifier.predict(rows)
-    beside = euclidean.predict(rows.to_numpy())
+    with work(not options.quiet, passing=True):
+        _plan_to({"predicting": 10, "Euclidean neighbours": 10})
+        model, table = _read(options)
+        labels = model.labels(table, str(options.table))
+        rows = model.prepared(table, str(options.table))
+        classifier = model.classifier
+        euclidean = KNeighborsClassifier(classifier.n_neighbors, algorithm="brute")
+        euclidean.fit(classifier._fit_X, classifier.classes_[classifier._fit_codes])
+        predicted = _in_blocks("predicting", classifier.predict, rows)
+        beside = _in_blocks("Euclidean neighbours", euclidean.predict, rows.to_numpy())
     print(f"accuracy {np.mean(predicted == labels):.2%} of {len(labels)} rows")
     print(f"Euclidean nearest neighbours {np.mean(beside == labels):.2%}\n")
     print(classification_report(labels, predicted, digits=3, zero_division=0))
@@ -166,11 +190,14 @@ def _explain(options: argparse.Namespace) -> int:
     for path, option in ((options.out, "--out"), (options.picture, "--picture")):
         if path is not None:
             _check_folder(path, option)
-    model, table = _read(options)
-    if not 0 <= options.row < len(table):
-        raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
-    row = table.iloc[[options.row]]
-    found, parts, importance = model.explain(row, str(options.table), options.cases)
+    with work(not options.quiet, passing=True):
+        _plan_to({"explaining": 5})
+        model, table = _read(options)
+        if not 0 <= options.row < len(table):
+            raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
+        row = table.iloc[[options.row]]
+        with stage("explaining"):
+            found, parts, importance = model.explain(row, str(options.table), options.cases)
     print(f"row {options.row}: predicted {found.predictions[0]}, because it is near")
     for _, case in parts.groupby("rank"):
         _print_case(case, options.features)
@@ -210,11 +237,32 @@ def _short(value: Any) -> str:
     return str(value)[:11]
 
 
+def _plan_to(shares: dict[str, float]) -> None:
+    """The stages of a command that uses a model, after those that all of them begin with."""
+    from plml import tabular
+
+    plan({_LOADING: 2, _READING: 1, tabular.ENCODING: 1, **shares})
+
+
 def _read(options: argparse.Namespace) -> tuple["Model", "pd.DataFrame"]:
     from plml import tabular
 
     pandas()
-    return tabular.load(options.model), tabular.read_table(options.table)
+    with stage(_LOADING):
+        model = tabular.load(options.model)
+    with stage(_READING):
+        return model, tabular.read_table(options.table)
+
+
+def _in_blocks(name: str, predict: Callable[[Any], np.ndarray], rows: Any) -> np.ndarray:
+    """Predictions, a block of rows at a time, so that it can be said how far they are."""
+    parts = []
+    with stage(name) as its:
+        for start in range(0, len(rows), _BLOCK):
+            parts.append(predict(rows[start : start + _BLOCK]))
+            done = min(start + _BLOCK, len(rows))
+            its.report(f"{done} of {len(rows)} rows", done / len(rows))
+    return np.concatenate(parts)
 
 
 def _write(table: "pd.DataFrame", path: Path | None) -> None:

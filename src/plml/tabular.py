@@ -17,10 +17,13 @@ from plml.explanation import Explanation
 from plml.files import bounded_memory, write_atomically
 from plml.persistence import read_record, write_record
 from plml.preprocessing import MeanNormScaler
+from plml.progress import stage
 
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Stages of what is done with a table.
+ENCODING, LEARNING = "encoding", "learning"
 #: Categories rarer than this share one column.
 _RARE = 0.005
 
@@ -40,7 +43,8 @@ class Model:
 
     def prepared(self, table: "pd.DataFrame", name: str) -> "pd.DataFrame":
         """As the classifier sees the rows, with the names of its features."""
-        return self.pipeline[:-1].transform(self.columns.tidy(table, name))
+        with stage(ENCODING):
+            return self.pipeline[:-1].transform(self.columns.tidy(table, name))
 
     def labels(self, table: "pd.DataFrame", name: str) -> np.ndarray:
         """The labels of a table, as the classes of the model."""
@@ -255,8 +259,17 @@ def fit(
         [("encode", _encoder(columns)), ("scale", MeanNormScaler()), ("classify", classifier)]
     )
     pipeline[:-1].set_output(transform="pandas")
+    with stage(ENCODING):
+        rows = _encoded(pipeline, columns.tidy(features, name), name)
+    with stage(LEARNING, named=False):
+        classifier.fit(rows, _plain(labels), checkpoint=checkpoint)
+    return Model(pipeline, target, columns)
+
+
+def _encoded(pipeline: Pipeline, features: "pd.DataFrame", name: str) -> "pd.DataFrame":
+    """The rows as the classifier of a pipeline sees them; fits what is before it."""
     try:
-        pipeline.fit(columns.tidy(features, name), _plain(labels), classify__checkpoint=checkpoint)
+        return pipeline[:-1].fit_transform(features)
     except ValueError as error:
         if "verbose_feature_names_out" not in str(error):
             raise
@@ -264,7 +277,6 @@ def fit(
             f"{name}: a column has the name that a category of another column gets, as in "
             "'colour_red'; rename it"
         ) from error
-    return Model(pipeline, target, columns)
 
 
 def _encoder(columns: Columns) -> ColumnTransformer:

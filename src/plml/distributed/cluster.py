@@ -21,7 +21,7 @@ from distributed import (
 from psutil import Process  # type: ignore[import-untyped]
 
 from plml.backend.arrays import working_memory
-from plml.progress import piece_progress
+from plml.progress import Progress, Stage, stage
 
 #: Of glibc's mallopt.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -76,27 +76,27 @@ class Cluster:
     Parameters
     ----------
     client : Client
-    verbose : show how far a stage is
     working_memory : MiB of the largest temporary array, if that is less than what a worker has
     """
 
-    def __init__(
-        self, client: Client, verbose: int = 0, working_memory: float | None = None
-    ) -> None:
+    def __init__(self, client: Client, working_memory: float | None = None) -> None:
         self.client = client
-        self.verbose = verbose
         self.working_memory = working_memory
         self.stage = "plml"
+        self._pieces = Stage(Progress())  # not shown
 
     @contextmanager
-    def doing(self, stage: str) -> Iterator[None]:
-        """Tasks carry the name of the stage on the dashboard."""
-        before, self.stage = self.stage, stage
+    def doing(self, name: str, solver: str | None = None) -> Iterator[None]:
+        """Tasks carry the name of the stage on the dashboard; most of it may be a solver's."""
+        before = self.stage, self._pieces
         try:
-            with span(stage):
+            with span(name), stage(name, named=False) as its:
+                its.plan({"pieces": 1, **({solver: 9} if solver else {})})
+                self.stage, self._pieces = name, its.part("pieces", named=False)
+                self._pieces.report(name, 0.0)
                 yield
         finally:
-            self.stage = before
+            self.stage, self._pieces = before
 
     def submit(
         self, function: Callable[..., Any], *arguments: Any, on: str | None = None
@@ -130,19 +130,20 @@ class Cluster:
 
     def watched(self, futures: list[Future]) -> list[Any]:
         """``gather`` of work that takes long."""
-        with piece_progress(self.stage, len(futures), self.verbose) as show:
-            for n_done, _ in enumerate(as_completed(futures), 1):
-                show(n_done)
+        for n_done, _ in enumerate(as_completed(futures), 1):
+            self._report(n_done, len(futures))
         return self.gather(futures)
 
     def waves(self, n_pieces: int) -> Iterator[range]:
         """Pieces of work a few at a time, where not all of them fit into memory together."""
         size = 4 * len(self.workers())
-        with piece_progress(self.stage, n_pieces, self.verbose) as show:
-            for first in range(0, n_pieces, size):
-                wave = range(first, min(first + size, n_pieces))
-                yield wave
-                show(wave.stop)
+        for first in range(0, n_pieces, size):
+            wave = range(first, min(first + size, n_pieces))
+            yield wave
+            self._report(wave.stop, n_pieces)
+
+    def _report(self, n_done: int, n_pieces: int) -> None:
+        self._pieces.report(f"{self.stage}: {n_done} of {n_pieces}", n_done / n_pieces)
 
     def workers(self) -> list[str]:
         """Addresses, one a thread."""

@@ -31,11 +31,26 @@ from plml.distributed.queries import ShardedQueries, TrainingSide, training_squa
 from plml.distributed.shards import FEWEST_ROWS, Shard, Shards, make_shards, n_shards_for
 from plml.distributed.weights import LearnedWeights, learn_weights
 from plml.estimators._callbacks import begin_fit, end_fit, with_callbacks
+from plml.estimators._large_margin import METRICS
+from plml.estimators._smooth import WEIGHTS
 from plml.estimators._state import refitted
+from plml.progress import plan, work
 from plml.solvers.problem import history_arrays
 from plml.stages.approximate import APPROXIMATE_FROM, MOST_CLASSES
 from plml.stages.graph import SCALE_NEIGHBOR
 from plml.stages.metrics import Metrics
+
+#: Rough shares of the time of a fit.
+_SHARES = {
+    "read": 1,
+    "anchors": 2,
+    "shards": 2,
+    "neighbors": 5,
+    "landmarks": 2,
+    "stage-weights": 4,
+    "stage-metrics": 10,
+    "queries": 1,
+}
 
 
 @with_callbacks
@@ -73,8 +88,8 @@ def fit(
             f"X is of type {type(X).__name__}; give a Dask array or data frame, or use model.fit "
             "for data on this machine"
         )
-    cluster = Cluster(connected(model.n_jobs), model.verbose, model.working_memory)
-    with refitted(model) as fitting:
+    cluster = Cluster(connected(model.n_jobs), model.working_memory)
+    with refitted(model) as fitting, work(model.verbose):
         begin_fit(fitting, 2)
         _fit(cluster, fitting, X, y, n_shards, n_landmarks or MOST_LANDMARKS)
         end_fit(fitting)
@@ -108,6 +123,7 @@ def _graph_neighbors(model: Any) -> int:
 def _fit(
     cluster: Cluster, model: Any, X: Any, y: Any, n_shards: int | None, n_landmarks: int
 ) -> None:
+    plan(_SHARES)
     with cluster.doing("read"):
         table = read_table(cluster, X, y)
         _check_table(model, table)
@@ -131,11 +147,11 @@ def _fit(
         recall |= its_recall
     else:
         weights = stage.on_all_rows(shards, found, scales)
-    with cluster.doing("stage-metrics"):
+    with cluster.doing("stage-metrics", METRICS):
         penalties = model.regularization, model.pull
         dual = sharded_dual(cluster, shards, found, weights, *penalties, len(anchors))
         del found
-        with model._stage("stage 2, metrics", model.tol) as callback:
+        with model._stage(METRICS, model.tol) as callback:
             metrics = learn_metrics(
                 dual,
                 dtype=table.dtype,
@@ -175,8 +191,8 @@ class _WeightsStage:
         model = self.model
         with self.cluster.doing("neighbors"):
             graph = build_graph(self.cluster, shards, found, scales, model.n_graph_neighbors)
-        stage = model._stage("stage 1, weights", model.tol)
-        with self.cluster.doing("stage-weights"), stage as callback:
+        stage = model._stage(WEIGHTS, model.tol)
+        with self.cluster.doing("stage-weights", WEIGHTS), stage as callback:
             return learn_weights(
                 self.cluster,
                 shards,

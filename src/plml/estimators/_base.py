@@ -44,6 +44,7 @@ from plml.estimators._validation import (
     training_data,
 )
 from plml.ops.span import Span, span_of
+from plml.progress import work
 from plml.stages.search import vote
 
 
@@ -84,7 +85,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self._validate_params()
         with refitted(self) as model:
             X, codes = model._validated(X, y)
-            with model._threads():
+            with model._threads(), work(getattr(self, "verbose", 0)):
                 X = model._moved(X)
                 model._find_span(X)
                 model._learn(model._inside(X), codes)

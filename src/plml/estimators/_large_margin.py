@@ -22,11 +22,15 @@ from plml.estimators._callbacks import (
     stage_callback,
     with_callbacks,
 )
-from plml.progress import gap_progress
+from plml.estimators._costs import METRICS_ITERATIONS, metrics_cost, search_cost
+from plml.progress import plan, solver_stage, stage
 from plml.solvers.problem import NOTHING_KEPT, Callback, Keep, history_arrays
 from plml.stages.metrics import Metrics, learn_metrics
 from plml.stages.neighbors import NEEDED, Neighbors, can_approximate
 from plml.stages.triplets import Triplets, check_targets, neighbor_triplets
+
+#: Stages as progress and callbacks name them.
+TRIPLETS, METRICS = "triplets", "stage 2, metrics"
 
 
 @dataclass(frozen=True)
@@ -133,24 +137,37 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         if self.search_backend == "approximate" and not can_approximate(X):
             raise ValueError(f'search_backend="approximate" {NEEDED}; use "exact"')
         begin_fit(self, self._n_stages)
+        plan(self._costs(*X.shape))
         preparation = self._prepare(X, y)
         metrics = self._learn_metrics(X, preparation, regularization, self.tol)
         self._set_fitted(X, preparation, metrics)
         self._kept.finish()
         end_fit(self)
 
+    def _costs(self, n: int, d: int) -> dict[str, float]:
+        """The stages of a fit, with rough seconds."""
+        return {**self._preparation_costs(n, d), METRICS: self._metrics_cost(n, d)}
+
+    def _preparation_costs(self, n: int, d: int) -> dict[str, float]:
+        """The stages of ``_prepare``, with rough seconds."""
+        return {TRIPLETS: search_cost(n, n, d)}
+
+    def _metrics_cost(self, n: int, d: int, n_iter: int = METRICS_ITERATIONS) -> float:
+        return metrics_cost(n, d, getattr(self, "n_bases", 1), n_iter)
+
     @contextmanager
     def _stage(self, name: str, tol: float) -> Iterator[Callback]:
         """What a solver calls at its iterates: the progress bar, and the user's callbacks."""
         with (
-            gap_progress(name, tol, self.verbose) as show,
+            solver_stage(name, tol, self.max_iter) as show,
             stage_callback(self, name, show) as callback,
         ):
             yield callback
 
     def _triplets(self, neighbors: Neighbors) -> Triplets:
         sizes = self.n_targets, self.n_impostors
-        kept = self._kept.arrays("triplets", lambda: neighbor_triplets(neighbors, *sizes))
+        with stage(TRIPLETS):
+            kept = self._kept.arrays("triplets", lambda: neighbor_triplets(neighbors, *sizes))
         return Triplets(*kept)._replace(n_target_pairs=int(kept[1]))
 
     def _recall(self, neighbors: Neighbors) -> dict[str, float]:
@@ -168,7 +185,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         tol: float,
         gamma: np.ndarray | None = None,
     ) -> Metrics:
-        with self._stage("stage 2, metrics", tol) as callback:
+        with self._stage(METRICS, tol) as callback:
             return learn_metrics(
                 X,
                 like(preparation.weights, X, X.dtype),

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from plml.backend.arrays import Array, like, on_host
 from plml.estimators._base import NeighborClassifier
 from plml.estimators._large_margin import classes_of_one, zero_metric
-from plml.progress import gap_progress
+from plml.progress import plan, solver_stage, stage
 from plml.solvers.problem import Monitor, history_arrays
 from plml.stages.energy import energies
 from plml.stages.lmnn import Lmnn, LmnnData, find_violations, learn_lmnn
@@ -72,7 +72,9 @@ class LargeMarginNeighbors(NeighborClassifier):
         host = on_host(X)
         self._center = host.mean(axis=0, dtype=np.float64).astype(host.dtype)
         self._unit = float(np.sqrt(np.mean((host - self._center) ** 2, dtype=np.float64))) or 1.0
-        self._targets = ExactNeighbors(X, y).targets(self.n_targets)
+        plan({"neighbours": 1, "LMNN": 19})
+        with stage("neighbours"):
+            self._targets = ExactNeighbors(X, y).targets(self.n_targets)
         data = self._lmnn_data(X, y, self._groups, self._targets)
         if self.validation_fraction is None:
             learned = self._run(data, lambda M: False)
@@ -135,7 +137,7 @@ class LargeMarginNeighbors(NeighborClassifier):
         return train, held_out
 
     def _run(self, data: LmnnData, observe: Any) -> Lmnn:
-        with gap_progress("LMNN", self.tol, self.verbose) as callback:
+        with solver_stage("LMNN", self.tol, self.max_iter) as callback:
             return learn_lmnn(
                 data,
                 solver="convex" if self._certified else "factored",

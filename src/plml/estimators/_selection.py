@@ -1,8 +1,6 @@
 """Choosing ``regularization`` by cross-validation along a warm-started path."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,13 +8,16 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from plml.backend.arrays import is_tensor, like, on_host
+from plml.estimators._costs import SELECTION_ITERATIONS, search_cost
 from plml.estimators._folds import Split, checked_splits
-from plml.estimators._large_margin import LargeMarginClassifier
-from plml.progress import task_progress, time_to_go
+from plml.estimators._large_margin import METRICS, LargeMarginClassifier
+from plml.progress import plan, stage
 from plml.solvers.problem import NOTHING_KEPT, Keep
 
 #: The paper's grid for alpha_1.
 REGULARIZATIONS = (0.01, 0.1, 1.0, 10.0, 100.0)
+#: The stage after all folds, and the one after stage 2 in each.
+FINAL_FIT, SCORING = "final fit", "scoring"
 
 
 class Selection(NamedTuple):
@@ -57,7 +58,6 @@ def cross_validate_path(
     cv: Any,
     tol: float,
     n_jobs: int | None,
-    verbose: int,
     keep: Keep = NOTHING_KEPT,
 ) -> dict[str, Any]:
     """Accuracy of every value on every fold, in the form of scikit-learn's ``cv_results_``.
@@ -81,14 +81,21 @@ def cross_validate_path(
         )
         for train, test in (splits[i] for i in to_do)
     )
-    folds, began = [], perf_counter()
-    with task_progress() if verbose else nullcontext() as advance:
-        for i in range(len(splits)):
+    names = [f"cross-validation: fold {i + 1} of {len(splits)}" for i in range(len(splits))]
+    costs = dict.fromkeys(names, 0.0)
+    for i in to_do:
+        train, test = (np.arange(len(y))[rows] for rows in splits[i])
+        sizes = len(train), len(test), X.shape[1]
+        costs[names[i]] = sum(_fold_costs(estimator, *sizes, values).values())
+    plan({**costs, FINAL_FIT: sum(estimator._costs(*X.shape).values())})
+    folds = []
+    for i, name in enumerate(names):
+        with stage(name):
             folds.append(keep.arrays(f"fold {i}", lambda: next(jobs)))
-            if advance:
-                done = (i + 1) / len(splits)
-                left = time_to_go(perf_counter() - began, done)
-                advance(f"cross-validation: fold {i + 1} of {len(splits)}{left}", done)
+    return _as_results(values, folds)
+
+
+def _as_results(values: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
     results: dict[str, Any] = {
         "params": [{"regularization": float(value)} for value in values],
         "param_regularization": values,
@@ -123,16 +130,46 @@ def _fold_path(
     X_train, y_train = X[like(np.arange(len(y))[train], X)], y[train]
     X_test = X[like(np.arange(len(y))[test], X)]
     estimator._remember(on_host(X_train), y_train, np.arange(y.max() + 1))
+    sizes = len(X_train), len(X_test), X.shape[1]
     scores, gaps, gamma = [], [], None
+    plan(_fold_costs(estimator, *sizes, values))
     with estimator._threads():
         preparation = estimator._prepare(X_train, y_train)
         for value in values:
-            metrics = estimator._learn_metrics(X_train, preparation, float(value), tol, gamma)
-            gamma = metrics.gamma
-            estimator._set_fitted(X_train, preparation, metrics)
-            scores.append(np.mean(on_host(estimator._predict_codes(X_test)) == y[test]))
+            with stage(_named(value)):
+                plan(_value_costs(estimator, *sizes))
+                metrics = estimator._learn_metrics(X_train, preparation, float(value), tol, gamma)
+                gamma = metrics.gamma
+                with stage(SCORING):
+                    estimator._set_fitted(X_train, preparation, metrics)
+                    predicted = on_host(estimator._predict_codes(X_test))
+            scores.append(np.mean(predicted == y[test]))
             gaps.append(metrics.gap)
     return np.array(scores), np.array(gaps)
+
+
+def _named(value: float) -> str:
+    return f"regularization {value:g}"
+
+
+def _fold_costs(
+    estimator: LargeMarginClassifier, n_train: int, n_test: int, d: int, values: np.ndarray
+) -> dict[str, float]:
+    """The stages of a fold, with rough seconds."""
+    a_value = sum(_value_costs(estimator, n_train, n_test, d).values())
+    return {
+        **estimator._preparation_costs(n_train, d),
+        **dict.fromkeys(map(_named, values), a_value),
+    }
+
+
+def _value_costs(
+    estimator: LargeMarginClassifier, n_train: int, n_test: int, d: int
+) -> dict[str, float]:
+    return {
+        METRICS: estimator._metrics_cost(n_train, d, SELECTION_ITERATIONS),
+        SCORING: search_cost(n_test, n_train, d + getattr(estimator, "n_bases", 1)),
+    }
 
 
 def _largest_first(regularizations: Sequence[float]) -> np.ndarray:

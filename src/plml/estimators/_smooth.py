@@ -11,7 +11,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.backend.arrays import Array, fetch, like, namespace, on_host
+from plml.estimators._costs import anchors_cost, search_cost, weights_cost
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
+from plml.progress import stage
 from plml.solvers.problem import Solution, history_arrays
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.approximate import neighbors_of
@@ -30,6 +32,8 @@ from plml.stages.weights import (
     learn_weights,
     query_similarity,
 )
+
+WEIGHTS = "stage 1, weights"
 
 
 @dataclass(frozen=True)
@@ -102,18 +106,20 @@ class SmoothLocalMetric(LargeMarginClassifier):
 
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> SmoothPreparation:
         """Graph, anchors, weights and triplets."""
-        neighbors = neighbors_of(X, y, self.neighbor_search)
-        squared, nearest = self._kept.arrays(
-            "graph", lambda: find_graph(neighbors, self.n_graph_neighbors)
-        )
-        laplacian = graph_laplacian(similarity_graph(squared, nearest, self.n_graph_neighbors))
+        with stage("neighbours"):
+            neighbors = neighbors_of(X, y, self.neighbor_search)
+            squared, nearest = self._kept.arrays(
+                "graph", lambda: find_graph(neighbors, self.n_graph_neighbors)
+            )
+            laplacian = graph_laplacian(similarity_graph(squared, nearest, self.n_graph_neighbors))
         random = check_random_state(self.random_state)
-        (anchors,) = self._kept.arrays(
-            "anchors", lambda: (kmeans_anchors(X, self.n_bases, random).centers,)
-        )
+        with stage("anchors"):
+            (anchors,) = self._kept.arrays(
+                "anchors", lambda: (kmeans_anchors(X, self.n_bases, random).centers,)
+            )
         anchors = like(anchors, X)
         problem = WeightProblem(X, anchors, self.locality, self.smoothness, laplacian)
-        with self._stage("stage 1, weights", self.tol) as callback:
+        with self._stage(WEIGHTS, self.tol) as callback:
             solution = learn_weights(
                 problem,
                 solver=self.solver,
@@ -135,6 +141,14 @@ class SmoothLocalMetric(LargeMarginClassifier):
             solution=solution,
             gap=gap,
         )
+
+    def _preparation_costs(self, n: int, d: int) -> dict[str, float]:
+        return {
+            "neighbours": search_cost(n, n, d),
+            "anchors": anchors_cost(n, self.n_bases),
+            WEIGHTS: weights_cost(n, self.n_bases),
+            **super()._preparation_costs(n, d),
+        }
 
     def _set_preparation(self, preparation: SmoothPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)

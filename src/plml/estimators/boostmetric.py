@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from plml.estimators._basis import BasisMetricClassifier
 from plml.estimators._global import GlobalMetric
 from plml.estimators._large_margin import classes_of_one, zero_metric
-from plml.progress import gap_progress
+from plml.progress import plan, solver_stage, stage
 from plml.solvers.problem import Monitor, history_arrays
 from plml.stages.boosting import learn_boosted_metric
 from plml.stages.neighbors import ExactNeighbors
@@ -123,10 +123,12 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
 
     def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
         check_targets(y)
-        triplets = neighbor_triplets(ExactNeighbors(X, y), self.n_targets, self.n_impostors)
+        plan({"triplets": 1, "BoostMetric": 9})
+        with stage("triplets"):
+            triplets = neighbor_triplets(ExactNeighbors(X, y), self.n_targets, self.n_impostors)
         centered = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         unit = float(np.sqrt(np.mean(centered**2, dtype=np.float64))) or 1.0
-        with gap_progress("BoostMetric", self.tol, self.verbose) as callback:
+        with solver_stage("BoostMetric", self.tol, self.max_iter) as callback:
             # In units of the standard deviation M is unit^2 times as large.
             learned = learn_boosted_metric(
                 centered / np.asarray(unit, dtype=X.dtype),

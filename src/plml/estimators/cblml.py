@@ -10,7 +10,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from plml.backend.arrays import Array, like, on_host
+from plml.estimators._costs import anchors_cost
 from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
+from plml.progress import stage
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.approximate import neighbors_of
 from plml.stages.neighbors import euclidean_neighbors
@@ -119,13 +121,17 @@ class CBLML(LargeMarginClassifier):
 
     def _prepare(self, X: np.ndarray, y: np.ndarray) -> ClusterPreparation:
         random = check_random_state(self.random_state)
-        centers, labels = self._kept.arrays(
-            "anchors", lambda: kmeans_anchors(X, self.n_bases, random)[:2]
-        )
+        with stage("anchors"):
+            centers, labels = self._kept.arrays(
+                "anchors", lambda: kmeans_anchors(X, self.n_bases, random)[:2]
+            )
         weights = np.eye(len(centers))[labels]
         neighbors = neighbors_of(X, y, self.neighbor_search)
         triplets = self._triplets(neighbors)
         return ClusterPreparation(weights, triplets, self._recall(neighbors), centers)
+
+    def _preparation_costs(self, n: int, d: int) -> dict[str, float]:
+        return {"anchors": anchors_cost(n, self.n_bases), **super()._preparation_costs(n, d)}
 
     def _set_preparation(self, preparation: ClusterPreparation, dtype: np.dtype) -> None:
         super()._set_preparation(preparation, dtype)

@@ -73,7 +73,7 @@ class PLML(SmoothLocalMetric):
     random_state : int, RandomState or None
         Seeds the k-means of the anchor points.
     verbose : int
-        Above zero shows the progress of both stages.
+        Above zero shows the progress of the whole fit.
 
     Attributes
     ----------

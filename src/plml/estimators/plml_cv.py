@@ -8,9 +8,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
-from plml.estimators._selection import REGULARIZATIONS, select_regularization
+from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
 from plml.estimators._smooth import SmoothLocalMetric
 from plml.estimators.plml import PLML
+from plml.progress import stage
 from plml.stages.triplets import check_targets
 
 
@@ -124,13 +125,13 @@ class PLMLCV(SmoothLocalMetric):
             cv=self.cv,
             tol=self.selection_tol,
             n_jobs=self.n_jobs,
-            verbose=self.verbose,
             keep=self._kept,
         )
         self.cv_results_ = selection.results
         self.best_regularization_ = selection.regularization
         self.best_score_ = selection.score
-        self._learn_at(X, y, self.best_regularization_)
+        with stage(FINAL_FIT):
+            self._learn_at(X, y, self.best_regularization_)
 
     def _troubles(self) -> Iterator[Warning]:
         gaps = np.stack([v for k, v in self.cv_results_.items() if k.endswith("_dual_gap")])

@@ -64,7 +64,6 @@ def demo_rows(
         accuracy = float(np.mean(predictions == data.y_test))
         gap = getattr(model, "dual_gap_", None)
         yield DemoRow(name, accuracy, seconds, gap, predictions, nearest)
-    progress("done", 1.0)
 
 
 def format_table(rows: list[DemoRow]) -> str:

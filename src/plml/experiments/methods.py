@@ -69,7 +69,6 @@ class SelectedRegularization(ClassifierMixin, BaseEstimator):
             cv=self.cv,
             tol=self.selection_tol,
             n_jobs=self.n_jobs,
-            verbose=0,
         )
         self.best_regularization_ = selection.regularization
         chosen = clone(self.estimator).set_params(regularization=self.best_regularization_)
