@@ -6,7 +6,6 @@ import subprocess
 import sys
 import warnings
 from decimal import Decimal
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -281,10 +280,9 @@ def test_a_fit_goes_on_from_its_checkpoint(files, tmp_path, capsys):
     assert "belongs to a fit with random_state=0" in capsys.readouterr().err
 
 
-def test_an_unconverged_fit_says_so(files, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("plml.tabular.PLML", partial(tabular.PLML, max_iter=3, tol=1e-9))
-    monkeypatch.setattr("plml.tabular.PLMLCV", tabular.PLMLCV)
+def test_an_unconverged_fit_says_so(files, tmp_path, capsys):
     options = ("--target", "grape", "-o", tmp_path / "m.skops", "--regularization", "0.01")
+    options += ("--max-iter", 3, "--tol", 1e-9)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert run("fit", files / "train.csv", *options) == 0

@@ -4,11 +4,13 @@ import argparse
 import shlex
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from plml import __version__
-from plml.cli_tables import add_table_commands
+from plml.cli_tables import FIT_LIMITS, add_table_commands
+from plml.estimators._gaps import GapWarning
 from plml.install import install
 
 
@@ -19,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.arguments = arguments
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = partial(_show_warning, options.command)
             return options.run(options)
     except BrokenPipeError:  # whoever read our output has seen enough
         sys.stderr.close()
@@ -32,8 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """One line, without the source that Python would show."""
+def _show_warning(command: str, message: Warning | str, *_: Any, **__: Any) -> None:
+    """One line, without the source that Python would show, in the words of the command."""
+    if isinstance(message, GapWarning):
+        message = message.on_the_command_line(FIT_LIMITS if command == "fit" else {})
     print(f"warning: {message}", file=sys.stderr)
 
 

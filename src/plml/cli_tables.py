@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Stages of the commands.
 _LOADING, _READING, _SAVING = "reading the model", "reading the table", "saving the model"
+#: Options of ``plml fit`` by the parameters that they set.
+FIT_LIMITS = {"max_iter": "--max-iter", "tol": "--tol"}
 #: Rows that are predicted before the progress is told.
 _BLOCK = 8192
 
@@ -42,6 +44,18 @@ def add_table_commands(commands: Any) -> None:
     fit.add_argument("--regularization", type=float, help="default: selected by cross-validation")
     fit.add_argument("--bases", type=int, default=20, help="basis metrics (default: %(default)s)")
     fit.add_argument("--neighbors", type=int, default=1, help="that vote (default: %(default)s)")
+    fit.add_argument(
+        "--tol",
+        type=float,
+        default=1e-3,
+        help="relative gap at which each stage stops (default: %(default)s)",
+    )
+    fit.add_argument(
+        "--max-iter",
+        type=int,
+        default=1000,
+        help="iterations of each stage at the most (default: %(default)s)",
+    )
     fit.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     fit.add_argument("--seed", type=int, default=0)
     fit.add_argument(
@@ -119,6 +133,8 @@ def _fit(options: argparse.Namespace) -> int:
             missing=options.missing,
             drop=tuple(options.drop),
             checkpoint=options.checkpoint,
+            tol=options.tol,
+            max_iter=options.max_iter,
             n_bases=options.bases,
             n_neighbors=options.neighbors,
             device=options.device,

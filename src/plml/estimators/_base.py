@@ -41,6 +41,7 @@ from plml.estimators._validation import (
     points,
     positive_integer,
     query_data,
+    refuse_keywords,
     training_data,
 )
 from plml.ops.span import Span, span_of
@@ -71,7 +72,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     _span_basis: np.ndarray | None = None
 
     @with_callbacks
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Learn the metric.
 
         Parameters
@@ -79,6 +80,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         X : (n_samples, n_features) array or data frame
         y : (n_samples,) class labels
         """
+        refuse_keywords(self, unknown)
         return self._fit(X, y)
 
     def _fit(self, X: Any, y: Any) -> Self:

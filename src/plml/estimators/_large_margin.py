@@ -9,7 +9,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.backend.arrays import is_collection, like, on_host
@@ -23,6 +22,8 @@ from plml.estimators._callbacks import (
     with_callbacks,
 )
 from plml.estimators._costs import METRICS_ITERATIONS, metrics_cost, search_cost
+from plml.estimators._gaps import GapWarning, cures_of
+from plml.estimators._validation import refuse_keywords
 from plml.progress import plan, solver_stage, stage
 from plml.solvers.problem import NOTHING_KEPT, Callback, Keep, history_arrays
 from plml.stages.metrics import Metrics, learn_metrics
@@ -82,7 +83,11 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
 
     @with_callbacks
     def fit(
-        self, X: Any, y: Any, checkpoint: Checkpoint | str | os.PathLike[str] | None = None
+        self,
+        X: Any,
+        y: Any,
+        checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+        **unknown: Any,
     ) -> Self:
         """Learn the metric.
 
@@ -93,6 +98,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         checkpoint : path of a file in which the state of the fit is saved every half minute, or a
             ``plml.Checkpoint``; a fit that was cut short goes on from there
         """
+        refuse_keywords(self, unknown)
         if is_collection(X):
             return self._fit_collection(X, y, checkpoint)
         self._checkpoint = None if checkpoint is None else Checkpoint.of(checkpoint)
@@ -220,10 +226,13 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
 
     def _gap_trouble(self, stage: str, gap: float, cut: bool = False) -> Iterator[Warning]:
         if gap > self.tol:
-            cure = f"standardise the features, or raise max_iter={self.max_iter} or tol"
-            yield ConvergenceWarning(
-                f"{stage} stopped at a relative gap of {gap:.2e}, above tol={self.tol:g}; "
-                f"{'a callback stopped it' if cut else cure}"
+            yield GapWarning(
+                stage,
+                gap,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                cures=cures_of(self._fit_X),
+                reason="a callback stopped it" if cut else "",
             )
 
 

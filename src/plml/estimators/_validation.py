@@ -60,6 +60,15 @@ def numbers(X: Any, names: np.ndarray | None) -> np.ndarray:
         raise
 
 
+def refuse_keywords(estimator: Any, unknown: dict[str, Any]) -> None:
+    """A ``TypeError`` that names the estimator as the user knows it, and what to do instead."""
+    for name in unknown:
+        cure = "; repeat rows instead of weighting them" if name == "sample_weight" else ""
+        raise TypeError(
+            f"{type(estimator).__name__}.fit() got an unexpected keyword argument {name!r}{cure}"
+        )
+
+
 def positive_integer(name: str, value: Any) -> int:
     """The value of a parameter that counts something."""
     if not isinstance(value, Integral) or value < 1:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from plml.estimators._folds import checked_splits
 from plml.estimators._state import of_one_fit, refitted
-from plml.estimators._validation import query_data, training_data
+from plml.estimators._validation import query_data, refuse_keywords, training_data
 from plml.ops.topk import row_blocks
 
 #: The kernels of the paper's comparison, as parameters of scikit-learn's kernels.
@@ -117,7 +117,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Select the kernel and C, then train on all data.
 
         Parameters
@@ -125,6 +125,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         X : (n_samples, n_features) array or data frame
         y : (n_samples,) class labels
         """
+        refuse_keywords(self, unknown)
         self._validate_params()
         with refitted(self) as model:
             model._fit(X, y)

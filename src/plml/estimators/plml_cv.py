@@ -5,9 +5,9 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
+from plml.estimators._gaps import GapWarning, cures_of
 from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
 from plml.estimators._smooth import SmoothLocalMetric
 from plml.estimators.plml import PLML
@@ -137,9 +137,12 @@ class PLMLCV(SmoothLocalMetric):
         gaps = np.stack([v for k, v in self.cv_results_.items() if k.endswith("_dual_gap")])
         if gaps.max() > self.selection_tol:
             worst = float(self.cv_results_["param_regularization"][gaps.max(axis=0).argmax()])
-            yield ConvergenceWarning(
-                f"in cross-validation, regularization={worst:g} stopped at a relative gap of "
-                f"{gaps.max():.2e}, above selection_tol={self.selection_tol:g}; standardise the "
-                f"features, or raise max_iter={self.max_iter} or selection_tol"
+            yield GapWarning(
+                f"in cross-validation, regularization={worst:g}",
+                float(gaps.max()),
+                tol=self.selection_tol,
+                max_iter=self.max_iter,
+                tol_name="selection_tol",
+                cures=cures_of(self._fit_X),
             )
         yield from super()._troubles()

@@ -1,0 +1,115 @@
+"""Advice can be followed where it is given."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+from every_estimator import ESTIMATORS
+from plml import GLML, PLML, PLMLCV, KernelSVM
+from plml.cli import main
+from plml.estimators._gaps import GapWarning
+from plml.preprocessing import MeanNormScaler
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("keyword", ["sample_weight", "weights"])
+def test_an_unknown_keyword_is_refused_in_the_name_of_the_estimator(blobs, name, keyword):
+    model = ESTIMATORS[name]()
+    with pytest.raises(TypeError) as caught:
+        model.fit(*blobs, **{keyword: np.ones(75)})
+    message = str(caught.value)
+    assert message.startswith(f"{type(model).__name__}.fit() got an unexpected keyword argument")
+    assert keyword in message
+    assert ("repeat rows" in message) == (keyword == "sample_weight")
+
+
+SELECTING = [PLMLCV(regularizations=(1.0,), n_bases=2), GLML(), KernelSVM()]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("model", SELECTING, ids=lambda model: type(model).__name__)
+class TestFolds:
+    def test_classes_too_small_for_any_fold(self, rng, model):
+        X, y = rng.normal(size=(6, 2)), np.array(["a", "b", "c", "d", "e", "f"])
+        with pytest.raises(ValueError, match=r"cv=2|single member|at least one class") as caught:
+            model.fit(X, y)
+        assert "n_splits" not in str(caught.value)
+
+    def test_a_fold_with_one_class(self, rng, model):
+        """Its only row of the other class is tested: the message names what is left."""
+        X, y = rng.normal(size=(20, 2)), np.array(["ill"] + ["well"] * 19)
+        with pytest.raises(ValueError, match="leaves one class to train on, 'well'") as caught:
+            model.fit(X, y)
+        assert "n_splits" not in str(caught.value)
+        assert "more rows" in str(caught.value)
+
+    def test_a_fold_of_the_users_own(self, rng, model):
+        X, y = rng.normal(size=(20, 2)), np.arange(20) // 10
+        split = [(np.arange(10), np.arange(10, 20))]
+        with pytest.raises(ValueError, match="leaves one class to train on, '0'"):
+            model.set_params(cv=split).fit(X, y)
+        model.set_params(cv=2)
+
+
+def test_a_rare_class_is_no_reason_to_stop_nor_to_speak_of_folds(rng):
+    X = rng.normal(size=(41, 2)) + np.repeat([[0.0], [4.0], [9.0]], [20, 20, 1], axis=0)
+    y = np.repeat(["a", "b", "rare"], [20, 20, 1])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        PLMLCV(regularizations=(1.0,), n_bases=2, random_state=0).fit(X, y)
+    said = " ".join(str(warning.message) for warning in caught)
+    assert "n_splits" not in said
+    assert "'rare'" in said
+
+
+def unclosed(X, y):
+    with pytest.warns(GapWarning) as caught:
+        PLML(n_bases=3, max_iter=1, random_state=0).fit(X, y)
+    return str(caught[-1].message)
+
+
+def test_a_gap_that_stays_open_gets_the_advice_that_the_data_asks_for(rng):
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 4)) + np.eye(3, 4)[y]
+    assert "standardise the features" in unclosed(X * [1.0, 1.0, 100.0, 1.0], y)
+    standardised = StandardScaler().fit_transform(X) * 5.0
+    message = unclosed(standardised, y)
+    assert "MeanNormScaler" in message
+    assert "standardise" not in message
+    prepared = MeanNormScaler().fit_transform(standardised)
+    message = unclosed(prepared, y)
+    assert message.endswith("above tol=0.001; raise max_iter=1 or tol")
+
+
+@pytest.mark.filterwarnings("always::sklearn.exceptions.ConvergenceWarning")
+def test_the_command_line_gives_advice_in_its_own_options(rng, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = rng.normal(size=(90, 3)) + 0.5 * np.eye(3)[np.arange(90) % 3]
+    lines = ["a,b,c,kind", *(",".join([*map(str, row), f"k{i % 3}"]) for i, row in enumerate(rows))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    command = ["fit", "t.csv", "--target", "kind", "--quiet", "--bases", "3"]
+    assert main([*command, "--max-iter", "2", "--tol", "1e-5"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "stopped at" in line]
+    assert said
+    for line in said:
+        assert "raise --max-iter (now 2)" in line
+        assert "standardise" not in line
+        assert "max_iter" not in line
+    assert any("or --tol (now 1e-05)" in line for line in said)
+    assert main([*command, "--regularization", "1"]) == 0
+    assert "stopped at" not in capsys.readouterr().err
+    assert main([*command, "--max-iter", "0"]) == 2
+    assert "max_iter" in capsys.readouterr().err
+
+
+def test_one_class_in_a_fold_on_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i},{i % 3},{'ill' if i == 7 else 'well'}" for i in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,state", *rows]))
+    assert main(["fit", "t.csv", "--target", "state", "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert "leaves one class to train on, 'well'" in error
+    assert "n_splits" not in error
+    assert main(["fit", "t.csv", "--target", "state", "--quiet", "--regularization", "1"]) == 0
