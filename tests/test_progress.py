@@ -143,7 +143,13 @@ class TestProgress:
 
     @pytest.mark.parametrize(
         ("seconds", "words"),
-        [(0.4, "0 s"), (99, "99 s"), (219, "3 min 30 s"), (1800, "30 min"), (7200, "2.0 h")],
+        [
+            (0.4, "0 s"),
+            (99, "99 s"),
+            (119.6, "2 min 00 s"),
+            (219, "3 min 39 s"),
+            (7260, "2 h 01 min"),
+        ],
     )
     def test_duration(self, seconds, words):
         assert duration(seconds) == words

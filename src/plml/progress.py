@@ -278,10 +278,10 @@ def duration(seconds: float) -> str:
     """Seconds as a person would say them."""
     if seconds < 100:
         return f"{seconds:.0f} s"
-    if seconds < 600:
-        return f"{seconds // 60:.0f} min {seconds % 60 // 10 * 10:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    minutes, seconds = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def _closed(first: float, gap: float, tol: float) -> float:
@@ -323,15 +323,13 @@ def _bar(progress: Progress) -> Any:
     if not console.is_interactive:  # a terminal that cannot move its cursor
         return None
 
-    def text(words: str) -> Text:
-        return Text(words, no_wrap=True, overflow="ellipsis")
-
     def picture() -> Group:
         label, detail = progress.words
+        beside = Text(detail if label else "", no_wrap=True, overflow="ellipsis")
         below = Table.grid(padding=(0, 1))
         bar = ProgressBar(1.0, progress.fraction, width=_BAR_WIDTH)
-        below.add_row(bar, progress.percentage(), progress.times(), text(detail if label else ""))
-        return Group(text(label or detail or "working"), below)
+        below.add_row(bar, progress.percentage(), progress.times(), beside)
+        return Group(Text(label or detail or "working"), below)
 
     # What is printed elsewhere must not end up on the terminal.
     here = sys.stdout is not None and sys.stdout.isatty()
