@@ -171,6 +171,14 @@ class TestRefusals:
         self.refused(X, dd.from_pandas(labels, npartitions=3), "Input y contains NaN")
         self.refused(X, labels.to_numpy(), "Input y contains NaN")
 
+    @pytest.mark.parametrize("chunks", [80, 60])
+    def test_masked_labels(self, client, chunks):
+        table = frame()
+        X = da.from_array(table[NAMES].to_numpy(), chunks=(80, -1))
+        y = np.ma.masked_array((table["label"] == "up").to_numpy(), table["a"] > 1.0)
+        for labels in (y, da.from_array(y, chunks=chunks)):
+            self.refused(X, labels, "y is a masked array, and masked entries are missing labels")
+
     def test_complex_numbers(self, client):
         X = da.from_array(frame()[NAMES].to_numpy() + 1j, chunks=(80, -1))
         self.refused(X, frame()["label"], "Complex data not supported")
