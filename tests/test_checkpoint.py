@@ -1,5 +1,6 @@
 """Fits that are cut short and go on."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -117,6 +118,16 @@ def test_selection_does_not_repeat_folds(digits, tmp_path, monkeypatch):
     monkeypatch.setattr("plml.estimators._selection._fold_path", repeated)
     found = model.fit(X, y, checkpoint=checkpoint).cv_results_
     np.testing.assert_array_equal(found["mean_test_score"], expected["mean_test_score"])
+
+
+def test_a_finished_selection_has_no_folds_to_cancel(digits, tmp_path, recwarn):
+    """joblib warns of tasks that nobody asked for in the end."""
+    X, y, _ = digits
+    model = PLMLCV(n_bases=4, random_state=0, regularizations=(0.1, 1.0), n_jobs=2)
+    for _ in range(2):
+        model.fit(X, y, checkpoint=tmp_path / "fit.npz")
+        gc.collect()
+        assert [str(warning.message) for warning in recwarn] == []
 
 
 @pytest.mark.parametrize("damage", ["newest cut", "newest gone", "both cut", "noise"])

@@ -1,6 +1,7 @@
 """Choosing ``regularization`` by cross-validation along a warm-started path."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv
 
 from plml.backend.arrays import is_tensor, like, on_host
+from plml.backend.processes import end_with
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.progress import task_progress, time_to_go
 from plml.solvers.problem import NOTHING_KEPT, Keep
@@ -70,15 +72,8 @@ def cross_validate_path(
     tol : relative gap within the folds
     """
     splits = _kept_splits(keep, lambda: _checked_splits(cv, X, y, estimator.n_neighbors))
-    to_do = [i for i in range(len(splits)) if not keep.knows(f"fold {i}")]
-    n_jobs = 1 if is_tensor(X) else n_jobs  # one GPU
-    jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
-        # Threads are those that the folds at the same time leave each other.
-        delayed(_fold_path)(
-            clone(estimator).set_params(verbose=0, n_jobs=None), X, y, train, test, values, tol
-        )
-        for train, test in (splits[i] for i in to_do)
-    )
+    to_do = [splits[i] for i in range(len(splits)) if not keep.knows(f"fold {i}")]
+    jobs = _fold_paths(estimator, X, y, to_do, values, tol, n_jobs)
     folds, began = [], perf_counter()
     with task_progress() if verbose else nullcontext() as advance:
         for i in range(len(splits)):
@@ -126,6 +121,33 @@ def _checked_splits(
     return splits
 
 
+def _fold_paths(
+    estimator: LargeMarginClassifier,
+    X: np.ndarray,
+    y: np.ndarray,
+    splits: list[tuple[np.ndarray, np.ndarray]],
+    values: np.ndarray,
+    tol: float,
+    n_jobs: int | None,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """What ``_fold_path`` finds on every split, several at the same time, as they are asked for."""
+    n_jobs = 1 if is_tensor(X) else n_jobs  # one GPU
+    yield from Parallel(n_jobs=n_jobs, return_as="generator")(
+        # Threads are those that the folds at the same time leave each other.
+        delayed(_fold_path)(
+            clone(estimator).set_params(verbose=0, n_jobs=None),
+            X,
+            y,
+            train,
+            test,
+            values,
+            tol,
+            os.getpid(),
+        )
+        for train, test in splits
+    )
+
+
 def _fold_path(
     estimator: LargeMarginClassifier,
     X: np.ndarray,
@@ -134,8 +156,10 @@ def _fold_path(
     test: np.ndarray,
     values: np.ndarray,
     tol: float,
+    employer: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Accuracies and gaps of one fold; every value starts where the one before ended."""
+    end_with(employer)
     X_train, y_train = X[like(np.arange(len(y))[train], X)], y[train]
     X_test = X[like(np.arange(len(y))[test], X)]
     estimator._remember(on_host(X_train), y_train, np.arange(y.max() + 1))
