@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plml.columns import pandas
+from plml.files import check_destination
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,13 +88,13 @@ def _add_model_and_table(parser: argparse.ArgumentParser) -> None:
 def _fit(options: argparse.Namespace) -> int:
     from plml import tabular
 
-    _check_folder(options.out, "--out")
+    check_destination(options.out, "--out")
     for option in ("out", "checkpoint"):
         path = getattr(options, option)
         if path is not None and path.resolve() == options.table.resolve():
             raise ValueError(f"--{option} {path} is the table itself; give another path")
     if options.checkpoint is not None:
-        _check_folder(options.checkpoint, "--checkpoint")
+        check_destination(options.checkpoint, "--checkpoint", kept=True)
     table = tabular.read_table(options.table)
     model = tabular.fit(
         table,
@@ -126,6 +127,8 @@ def _fit(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
+    if options.out is not None:
+        check_destination(options.out, "--out")
     model, table = _read(options)
     rows = model.prepared(table, str(options.table))
     columns = {"prediction": model.classifier.predict(rows)}
@@ -165,7 +168,7 @@ def _explain(options: argparse.Namespace) -> int:
             raise ValueError(f"--{option} must be at least 1, got {getattr(options, option)}")
     for path, option in ((options.out, "--out"), (options.picture, "--picture")):
         if path is not None:
-            _check_folder(path, option)
+            check_destination(path, option)
     model, table = _read(options)
     if not 0 <= options.row < len(table):
         raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
@@ -186,7 +189,9 @@ def _explain(options: argparse.Namespace) -> int:
         parts.insert(1, "prediction", found.predictions[0])
         _write(parts, options.out)
     if options.picture is not None:
-        found.plot().figure_.savefig(options.picture, dpi=150, facecolor="white")
+        from plml.plots.style import write_figure
+
+        write_figure(found.plot().figure_, options.picture)
         print(f"\npicture: {options.picture}")
     return 0
 
@@ -223,11 +228,5 @@ def _write(table: "pd.DataFrame", path: Path | None) -> None:
     if path is None:
         print(table.to_csv(index=False), end="")
         return
-    _check_folder(path, "--out")
     write_table(table, path)
     print(f"table: {path}", file=sys.stderr)
-
-
-def _check_folder(path: Path, option: str) -> None:
-    if not path.parent.is_dir():
-        raise ValueError(f"{option} {path}: there is no folder {path.parent}")

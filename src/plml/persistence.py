@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from plml.files import bounded_memory, write_atomically
+from plml.files import bounded_memory, is_stream, write
 
 FORMAT = 1
 #: All that a model file may hold beside what skops trusts by itself.
@@ -64,6 +64,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Write a dictionary with a model in it, and the format number."""
+    is_stream(path)  # refuses what cannot be written
     content = _skops().dumps({"format": FORMAT, **record})
     unknown = _unknown_types(content)
     if unknown:
@@ -71,7 +72,7 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
             f"the model holds types that no file may hold: {unknown}; save the estimator itself "
             "(of a search, its best_estimator_)"
         )
-    write_atomically(path, content)
+    write(path, content)
 
 
 def read_record(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from plml import PLML, PLMLCV
 from plml.columns import Columns, listed, pandas
 from plml.explanation import Explanation
-from plml.files import bounded_memory, write_atomically
+from plml.files import bounded_memory, write
 from plml.persistence import read_record, write_record
 from plml.preprocessing import MeanNormScaler
 
@@ -208,11 +208,11 @@ def write_table(table: "pd.DataFrame", path: Path) -> None:
     from io import BytesIO
 
     if path.suffix.lower() not in (".parquet", ".pq"):
-        write_atomically(path, table.to_csv(index=False))
+        write(path, table.to_csv(index=False))
         return
     buffer = BytesIO()
     table.to_parquet(buffer, index=False)
-    write_atomically(path, buffer.getvalue())
+    write(path, buffer.getvalue())
 
 
 def fit(
