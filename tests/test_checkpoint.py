@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -156,6 +158,30 @@ def test_damaged_files_give_way_to_the_one_before(digits, tmp_path, monkeypatch,
         with pytest.warns(UserWarning, match="is damaged"):
             model.fit(X, y, checkpoint=checkpoint)
     assert model.objective_ == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("trick", ["compressed", "a shape that is not there"])
+def test_a_file_that_grows_when_it_is_read_is_damaged(tmp_path, trick):
+    """From some kilobytes to 80 MB or 8 TB, of which nothing is asked for."""
+    checkpoint, data = Checkpoint(tmp_path / "fit.npz"), np.zeros(3)
+    kept = checkpoint.open({"a": 1}, data)
+    kept.put("part", {"x": np.arange(5)})
+    kept.save()
+    with np.load(checkpoint.path) as archive:
+        members = {name: archive[name] for name in archive.files}
+    if trick == "compressed":
+        np.savez_compressed(checkpoint.path, **members, more=np.zeros(10**7))
+    else:
+        claim = {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
+        with ZipFile(checkpoint.path, "a") as archive, archive.open("more.npy", "w") as stream:
+            np.lib.format.write_array_header_1_0(stream, claim)
+    tracemalloc.start()
+    try:
+        with pytest.warns(UserWarning, match="is damaged; trying the one before"):
+            assert checkpoint.open({"a": 1}, data).state == {}
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_file_of_another_fit_is_refused_and_left_alone(digits, tmp_path):

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from plml.archives import read_arrays
 from plml.backend.arrays import on_host
-from plml.files import bounded_memory, check_file, remove_leftovers, write_atomically
+from plml.files import check_file, remove_leftovers, write_atomically
 from plml.solvers.problem import Keep, Solution, State, history_of
 
 _FORMAT = 1
@@ -211,9 +212,8 @@ class SolverState:
 
 
 def _read(path: Path) -> State:
-    """All arrays of a file; the archive's checksums are verified, and nothing is unpickled."""
-    with bounded_memory(path), np.load(path, allow_pickle=False) as archive:
-        state = {name: archive[name] for name in archive.files}
+    """All arrays of a file, and whose they are."""
+    state: State = read_arrays(path)
     state["identity"] = json.loads(str(state.pop(_OWN)))
     return state
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plml.columns import pandas
-from plml.files import check_destination
+from plml.files import bounded_memory, check_destination
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +95,7 @@ def _fit(options: argparse.Namespace) -> int:
             raise ValueError(f"--{option} {path} is the table itself; give another path")
     if options.checkpoint is not None:
         check_destination(options.checkpoint, "--checkpoint", kept=True)
-    table = tabular.read_table(options.table)
+    table = _table(options.table)
     model = tabular.fit(
         table,
         options.target,
@@ -219,7 +219,15 @@ def _read(options: argparse.Namespace) -> tuple["Model", "pd.DataFrame"]:
     from plml import tabular
 
     pandas()
-    return tabular.load(options.model), tabular.read_table(options.table)
+    return tabular.load(options.model), _table(options.table)
+
+
+def _table(path: Path) -> "pd.DataFrame":
+    """A table, in no more memory than a file of its size can need."""
+    from plml.tabular import read_table
+
+    with bounded_memory(path):
+        return read_table(path)
 
 
 def _write(table: "pd.DataFrame", path: Path | None) -> None:

@@ -131,7 +131,8 @@ def bounded_memory(path: Path) -> Iterator[None]:
         return
     with _one_at_a_time:  # the limit is one for the whole process
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-        extra = _ALLOWANCE + _LARGEST_EXPANSION * path.stat().st_size
+        n_bytes = path.stat().st_size if path.is_file() else 0
+        extra = _ALLOWANCE + _LARGEST_EXPANSION * n_bytes
         limit = pages * resource.getpagesize() + extra
         if soft != resource.RLIM_INFINITY:
             limit = min(limit, soft)
