@@ -22,6 +22,7 @@ with atheris.instrument_imports(include=["plml"]):
     from plml import checkpoint, persistence, tabular
     from plml.columns import Columns
     from plml.experiments import datasets
+    from plml.files import bounded_memory
 
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
 SEEDS = Path(__file__).parents[1] / "tests" / "data"
@@ -29,7 +30,8 @@ SEEDS = Path(__file__).parents[1] / "tests" / "data"
 
 def table(path: Path) -> None:
     """As ``plml fit`` and ``plml predict`` read a table."""
-    found = tabular.read_table(path)
+    with bounded_memory(path):
+        found = tabular.read_table(path)
     for imputes in (False, True):
         columns = Columns.of(found, path.name, imputes)
         tidy = columns.tidy(found, path.name)

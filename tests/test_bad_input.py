@@ -114,6 +114,10 @@ REFUSED = {
         labels(lambda y: np.array(["a", None, "b"], object)[y]),
         r"NoneType|contains NaN|missing",
     ),
+    "masked labels": (
+        labels(lambda y: np.ma.masked_equal(y, 0)),
+        "y is a masked array, and masked entries are missing labels; drop these rows",
+    ),
     "continuous labels": (labels(lambda y: y + 0.5 * np.arange(len(y))), "continuous|Unknown"),
     "two outputs": (labels(lambda y: np.column_stack([y, y])), r"1d array|multioutput|1d"),
     "one class": (labels(lambda y: np.zeros_like(y)), r"one class"),
@@ -188,6 +192,7 @@ ANSWERED = {
     "big endian": lambda X, y, _: (X.astype(">f8"), y.astype(">i8")),
     "text labels": lambda X, y, _: (X, np.array(["x", "y", "z"])[y]),
     "boolean-like labels": lambda X, y, _: (X, y.astype(np.uint8)),
+    "masks that hide nothing": lambda X, y, _: (np.ma.masked_array(X), np.ma.masked_array(y)),
 }
 
 

@@ -1,11 +1,14 @@
 """Fits that are cut short and go on."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -119,6 +122,16 @@ def test_selection_does_not_repeat_folds(digits, tmp_path, monkeypatch):
     np.testing.assert_array_equal(found["mean_test_score"], expected["mean_test_score"])
 
 
+def test_a_finished_selection_has_no_folds_to_cancel(digits, tmp_path, recwarn):
+    """joblib warns of tasks that nobody asked for in the end."""
+    X, y, _ = digits
+    model = PLMLCV(n_bases=4, random_state=0, regularizations=(0.1, 1.0), n_jobs=2)
+    for _ in range(2):
+        model.fit(X, y, checkpoint=tmp_path / "fit.npz")
+        gc.collect()
+        assert [str(warning.message) for warning in recwarn] == []
+
+
 @pytest.mark.parametrize("damage", ["newest cut", "newest gone", "both cut", "noise"])
 def test_damaged_files_give_way_to_the_one_before(digits, tmp_path, monkeypatch, damage):
     X, y, _ = digits
@@ -145,6 +158,30 @@ def test_damaged_files_give_way_to_the_one_before(digits, tmp_path, monkeypatch,
         with pytest.warns(UserWarning, match="is damaged"):
             model.fit(X, y, checkpoint=checkpoint)
     assert model.objective_ == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("trick", ["compressed", "a shape that is not there"])
+def test_a_file_that_grows_when_it_is_read_is_damaged(tmp_path, trick):
+    """From some kilobytes to 80 MB or 8 TB, of which nothing is asked for."""
+    checkpoint, data = Checkpoint(tmp_path / "fit.npz"), np.zeros(3)
+    kept = checkpoint.open({"a": 1}, data)
+    kept.put("part", {"x": np.arange(5)})
+    kept.save()
+    with np.load(checkpoint.path) as archive:
+        members = {name: archive[name] for name in archive.files}
+    if trick == "compressed":
+        np.savez_compressed(checkpoint.path, **members, more=np.zeros(10**7))
+    else:
+        claim = {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
+        with ZipFile(checkpoint.path, "a") as archive, archive.open("more.npy", "w") as stream:
+            np.lib.format.write_array_header_1_0(stream, claim)
+    tracemalloc.start()
+    try:
+        with pytest.warns(UserWarning, match="is damaged; trying the one before"):
+            assert checkpoint.open({"a": 1}, data).state == {}
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_file_of_another_fit_is_refused_and_left_alone(digits, tmp_path):

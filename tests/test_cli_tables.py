@@ -403,3 +403,26 @@ def test_a_file_that_asks_for_all_of_the_memory_is_refused(tmp_path):
         check=True,
     )
     assert done.stdout.split() == ["refused", "True"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
+def test_the_limit_is_that_of_the_command_and_not_of_the_library(files, monkeypatch):
+    """It holds for all threads of a process, and a command is a process of its own."""
+    import resource
+
+    before, seen, read = resource.getrlimit(resource.RLIMIT_AS), [], tabular._read
+
+    def noting(path):
+        seen.append(resource.getrlimit(resource.RLIMIT_AS))
+        return read(path)
+
+    if before[0] != resource.RLIM_INFINITY:
+        pytest.skip("there is a limit already")
+    monkeypatch.setattr(tabular, "_read", noting)
+    tabular.read_table(files / "test.csv")
+    assert seen == [before]
+    run("predict", files / "model.skops", files / "test.csv")
+    run("fit", files / "test.csv", "--target", "none", "-o", files / "other.skops")
+    assert all(0 < soft < 2**40 for soft, _ in seen[1:])
+    assert len(seen) == 3
+    assert resource.getrlimit(resource.RLIMIT_AS) == before

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from plml.archives import read_arrays
 from plml.backend.arrays import on_host
-from plml.files import bounded_memory, write_atomically
+from plml.files import check_file, remove_leftovers, write_atomically
 from plml.solvers.problem import Keep, Solution, State, history_of
 
 _FORMAT = 1
@@ -64,11 +65,12 @@ class Checkpoint:
         A file of another fit, or that is no checkpoint at all, is refused and left alone; a damaged
         one gives way to the one before it.
         """
-        identity = _identity(parameters, *data)
         if not self.path.parent.is_dir():
             raise ValueError(f"checkpoint {self.path}: there is no folder {self.path.parent}")
         for path in (self.path, self.previous):
             _check_ours(path)
+        remove_leftovers(self.path)
+        identity = _identity(parameters, *data)
         for path in (self.path, self.previous):
             if not path.exists():
                 continue
@@ -172,7 +174,7 @@ class KeptFit(Keep):
         """A full disk is reported once and does not end the fit."""
         try:
             self.save()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             if not self._warned:
                 path = self.checkpoint.path
                 warnings.warn(
@@ -210,20 +212,20 @@ class SolverState:
 
 
 def _read(path: Path) -> State:
-    """All arrays of a file; the archive's checksums are verified, and nothing is unpickled."""
-    with bounded_memory(path), np.load(path, allow_pickle=False) as archive:
-        state = {name: archive[name] for name in archive.files}
+    """All arrays of a file, and whose they are."""
+    state: State = read_arrays(path)
     state["identity"] = json.loads(str(state.pop(_OWN)))
     return state
 
 
 def _check_ours(path: Path) -> None:
     """Refuse what is not a checkpoint, whole or cut: it would be overwritten."""
-    if path.is_dir():
-        raise ValueError(f"checkpoint {path} is a folder; give the path of a file")
     try:
+        check_file(path)
         with path.open("rb") as stream:
             begin = stream.read(_BEGIN)
+    except ValueError as error:
+        raise ValueError(f"checkpoint {error}") from None
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:

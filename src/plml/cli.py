@@ -11,6 +11,7 @@ from typing import Any
 from plml import __version__
 from plml.cli_tables import FIT_LIMITS, add_table_commands
 from plml.estimators._gaps import GapWarning
+from plml.files import check_destination
 from plml.install import install
 
 
@@ -67,8 +68,7 @@ def _demo(options: argparse.Namespace) -> int:
     from plml.experiments.demo import demo_data, demo_rows, format_table
     from plml.progress import task_progress
 
-    if not options.out.parent.is_dir():
-        raise ValueError(f"--out {options.out}: there is no folder {options.out.parent}")
+    check_destination(options.out, "--out")
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {options.seed}")
     data = demo_data(options.seed)
@@ -161,8 +161,8 @@ def _bench(options: argparse.Namespace) -> int:
     values = options.regularizations or bench.REGULARIZATIONS
     if not all(value > 0 for value in values):
         raise ValueError(f"--regularizations must be positive, got {values}")
-    if options.out is not None and not options.out.parent.is_dir():
-        raise ValueError(f"--out {options.out}: there is no folder {options.out.parent}")
+    if options.out is not None:
+        check_destination(options.out, "--out", kept=True)
     for name in names:
         datasets.find_files(name, options.data_dir)
     with task_progress() as advance:

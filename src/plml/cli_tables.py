@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plml.columns import pandas
+from plml.files import bounded_memory, check_destination
 from plml.progress import plan, stage, work
 
 if TYPE_CHECKING:
@@ -114,17 +115,17 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
 def _fit(options: argparse.Namespace) -> int:
     from plml import tabular
 
-    _check_folder(options.out, "--out")
+    check_destination(options.out, "--out")
     for option in ("out", "checkpoint"):
         path = getattr(options, option)
         if path is not None and path.resolve() == options.table.resolve():
             raise ValueError(f"--{option} {path} is the table itself; give another path")
     if options.checkpoint is not None:
-        _check_folder(options.checkpoint, "--checkpoint")
+        check_destination(options.checkpoint, "--checkpoint", kept=True)
     with work(not options.quiet):
         plan({_READING: 2, tabular.ENCODING: 1, tabular.LEARNING: 95, _SAVING: 2})
         with stage(_READING):
-            table = tabular.read_table(options.table)
+            table = _table(options.table)
         model = tabular.fit(
             table,
             options.target,
@@ -162,6 +163,8 @@ def _print_fitted(model: "Model", n_rows: int, options: argparse.Namespace) -> N
 
 
 def _predict(options: argparse.Namespace) -> int:
+    if options.out is not None:
+        check_destination(options.out, "--out")
     with work(not options.quiet, passing=True):
         _plan_to({"predicting": 10, "shares": 10 * options.proba})
         model, table = _read(options)
@@ -205,7 +208,7 @@ def _explain(options: argparse.Namespace) -> int:
             raise ValueError(f"--{option} must be at least 1, got {getattr(options, option)}")
     for path, option in ((options.out, "--out"), (options.picture, "--picture")):
         if path is not None:
-            _check_folder(path, option)
+            check_destination(path, option)
     with work(not options.quiet, passing=True):
         _plan_to({"explaining": 5})
         model, table = _read(options)
@@ -229,7 +232,9 @@ def _explain(options: argparse.Namespace) -> int:
         parts.insert(1, "prediction", found.predictions[0])
         _write(parts, options.out)
     if options.picture is not None:
-        found.plot().figure_.savefig(options.picture, dpi=150, facecolor="white")
+        from plml.plots.style import write_figure
+
+        write_figure(found.plot().figure_, options.picture)
         print(f"\npicture: {options.picture}")
     return 0
 
@@ -267,7 +272,7 @@ def _read(options: argparse.Namespace) -> tuple["Model", "pd.DataFrame"]:
     with stage(_LOADING):
         model = tabular.load(options.model)
     with stage(_READING):
-        return model, tabular.read_table(options.table)
+        return model, _table(options.table)
 
 
 def _in_blocks(name: str, predict: Callable[[Any], np.ndarray], rows: Any) -> np.ndarray:
@@ -281,17 +286,19 @@ def _in_blocks(name: str, predict: Callable[[Any], np.ndarray], rows: Any) -> np
     return np.concatenate(parts)
 
 
+def _table(path: Path) -> "pd.DataFrame":
+    """A table, in no more memory than a file of its size can need."""
+    from plml.tabular import read_table
+
+    with bounded_memory(path):
+        return read_table(path)
+
+
 def _write(table: "pd.DataFrame", path: Path | None) -> None:
     from plml.tabular import write_table
 
     if path is None:
         print(table.to_csv(index=False), end="")
         return
-    _check_folder(path, "--out")
     write_table(table, path)
     print(f"table: {path}", file=sys.stderr)
-
-
-def _check_folder(path: Path, option: str) -> None:
-    if not path.parent.is_dir():
-        raise ValueError(f"{option} {path}: there is no folder {path.parent}")

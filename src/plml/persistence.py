@@ -8,15 +8,17 @@
     array([0])
 
 A file holds a format number and arrays, parameters and type names alone. Types that are neither
-scikit-learn's nor this library's are refused before anything is built from them.
+scikit-learn's nor this library's are refused before anything is built from them, and so is a file
+that would take more memory than a small multiple of its size.
 """
 
 import os
 from pathlib import Path
 from typing import Any
 
-from plml.files import bounded_memory, write_atomically
+from plml.files import is_stream, write
 from plml.install import install
+from plml.schema import check_model
 
 FORMAT = 1
 #: All that a model file may hold beside what skops trusts by itself.
@@ -65,6 +67,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Write a dictionary with a model in it, and the format number."""
+    is_stream(path)  # refuses what cannot be written
     content = _skops().dumps({"format": FORMAT, **record})
     unknown = _unknown_types(content)
     if unknown:
@@ -72,7 +75,11 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
             f"the model holds types that no file may hold: {unknown}; save the estimator itself "
             "(of a search, its best_estimator_)"
         )
-    write_atomically(path, content)
+    try:
+        check_model(content)
+    except ValueError as error:
+        raise ValueError(f"the model holds what no file may hold: {error}") from error
+    write(path, content)
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -82,15 +89,15 @@ def read_record(path: Path) -> dict[str, Any]:
         raise ValueError(f"there is no model {path}")
     content = path.read_bytes()
     try:
-        with bounded_memory(path):
-            unknown = _unknown_types(content)
+        check_model(content)
+        unknown = _unknown_types(content)
     except Exception as error:  # whatever a damaged archive leads to
-        raise ValueError(f"{path} is not a model, or it is damaged") from error
+        reason = f": {error}" if isinstance(error, ValueError) else ""
+        raise ValueError(f"{path} is not a model, or it is damaged{reason}") from error
     if unknown:
         raise ValueError(f"{path} holds types that are not trusted: {unknown}")
     try:
-        with bounded_memory(path):
-            found = skops.loads(content, trusted=list(TRUSTED))
+        found = skops.loads(content, trusted=list(TRUSTED))
     except Exception as error:
         raise ValueError(f"{path} is not a model, or it is damaged") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:

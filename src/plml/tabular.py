@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from plml import PLML, PLMLCV
 from plml.columns import Columns, listed, pandas
 from plml.explanation import Explanation
-from plml.files import bounded_memory, write_atomically
+from plml.files import write
 from plml.persistence import read_record, write_record
 from plml.preprocessing import MeanNormScaler
 from plml.progress import stage
@@ -170,8 +170,7 @@ def read_table(path: Path) -> "pd.DataFrame":
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        with bounded_memory(path):
-            table = _read(path)
+        table = _read(path)
     except Exception as error:  # whatever a damaged file leads its parser to
         first = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"{path} cannot be read as a table: {first[0]}") from error
@@ -212,11 +211,11 @@ def write_table(table: "pd.DataFrame", path: Path) -> None:
     from io import BytesIO
 
     if path.suffix.lower() not in (".parquet", ".pq"):
-        write_atomically(path, table.to_csv(index=False))
+        write(path, table.to_csv(index=False))
         return
     buffer = BytesIO()
     table.to_parquet(buffer, index=False)
-    write_atomically(path, buffer.getvalue())
+    write(path, buffer.getvalue())
 
 
 def fit(

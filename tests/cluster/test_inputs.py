@@ -1,5 +1,7 @@
 """Tables and queries as users have them: repeated rows, empty blocks, gaps, other clusters."""
 
+import warnings
+
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -80,6 +82,31 @@ class TestQueries:
         with pytest.raises(ValueError, match="feature names") as error:
             model.predict(wrong).compute()
         assert "_Columns" not in str(error.value)
+
+    def test_names_of_tasks_speak_of_the_estimator(self, model):
+        lazy = model.predict(dd.from_pandas(frame()[NAMES], npartitions=2))
+        names = {key.split("-")[0] for key in lazy.dask if isinstance(key, str)}
+        assert "_checked" in names
+        assert "PLML" in names
+        assert not [name for name in names if "columns" in name.lower()]
+
+    @pytest.mark.parametrize("method", ["predict", "kneighbors"])
+    def test_warnings_speak_of_the_estimator(self, method):
+        """One for queries without names, as on one machine, and none for queries with names."""
+        table = frame()
+        its = PLML(**QUICK).fit(table[NAMES], table["label"])
+        lazy = dd.from_pandas(table[NAMES], npartitions=2)
+        for queries, expected in (
+            (lazy, set()),
+            (
+                lazy.to_dask_array(lengths=True),
+                {"X does not have valid feature names, but PLML was fitted with feature names"},
+            ),
+        ):
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                dask.compute(getattr(its, method)(queries), scheduler="sync")
+            assert {str(warning.message) for warning in seen} == expected
 
     def test_weights_from_shards_with_fewer_rows_than_neighbors(self):
         """Equation 4 on one machine, and from twenty shards of three rows."""
@@ -170,6 +197,14 @@ class TestRefusals:
         labels.iloc[150] = None
         self.refused(X, dd.from_pandas(labels, npartitions=3), "Input y contains NaN")
         self.refused(X, labels.to_numpy(), "Input y contains NaN")
+
+    @pytest.mark.parametrize("chunks", [80, 60])
+    def test_masked_labels(self, client, chunks):
+        table = frame()
+        X = da.from_array(table[NAMES].to_numpy(), chunks=(80, -1))
+        y = np.ma.masked_array((table["label"] == "up").to_numpy(), table["a"] > 1.0)
+        for labels in (y, da.from_array(y, chunks=chunks)):
+            self.refused(X, labels, "y is a masked array, and masked entries are missing labels")
 
     def test_complex_numbers(self, client):
         X = da.from_array(frame()[NAMES].to_numpy() + 1j, chunks=(80, -1))

@@ -1,9 +1,14 @@
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
 from plml import PLML, PLMLCV
+from processes import left_when_killed, start, workers_of
 
 SMALL = {"n_bases": 4, "random_state": 0}
 
@@ -71,3 +76,31 @@ class TestPLMLCV:
     def test_bad_grids_are_named(self, blobs, values):
         with pytest.raises(ValueError, match="regularizations must be"):
             PLMLCV(**SMALL, regularizations=values).fit(*blobs)
+
+
+FIT = """
+import sys, time, warnings
+from sklearn.datasets import load_digits
+from plml import PLMLCV
+warnings.simplefilter("ignore")
+X, y = load_digits(return_X_y=True)
+PLMLCV(n_bases=4, random_state=0, n_jobs=2, selection_tol=float(sys.argv[1])).fit(X / 16.0, y)
+print("done", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are listed below /proc")
+@pytest.mark.parametrize("moment", ["at work", "idle"])
+def test_workers_end_with_a_parent_that_was_killed(moment):
+    """joblib keeps its workers for minutes after the last task."""
+    tol = "1e-12" if moment == "at work" else "0.5"
+    process = start([sys.executable, "-c", FIT, tol], stdout=subprocess.PIPE, text=True)
+    assert len(workers_of(process, 2)) >= 2
+    if moment == "at work":
+        time.sleep(4.0)
+    else:
+        assert process.stdout.readline() == "done\n"
+    left = left_when_killed(process)
+    process.stdout.close()
+    assert not left

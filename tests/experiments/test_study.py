@@ -16,6 +16,7 @@ import pytest
 from plml.cli import main
 from plml.experiments import claims, datasets, figures, paper, protocols, report, study, tables
 from plml.experiments.records import Store, Task, pack_bits
+from processes import left_when_killed, start, workers_of
 
 COMMAND = [sys.executable, "-c", "import sys; from plml.cli import main; sys.exit(main())"]
 
@@ -77,9 +78,7 @@ def test_a_killed_run_continues_where_it_was(tmp_path):
     arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
     arguments += ["--methods", "GLML", "DANN", "Euclidean", "--jobs", "2"]
     records = tmp_path / "records"
-    process = subprocess.Popen(
-        COMMAND + arguments, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    process = start(COMMAND + arguments, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while len(times_of(records)) < 4 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -99,34 +98,10 @@ def test_a_killed_run_continues_where_it_was(tmp_path):
 def test_workers_end_with_a_parent_that_was_killed(tmp_path):
     arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
     arguments += ["--methods", "KernelSVM", "--jobs", "2"]
-    process = subprocess.Popen(
-        COMMAND + arguments, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    deadline = time.monotonic() + 60
-    while len(session_of(process.pid)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    workers = session_of(process.pid) - {process.pid}
-    assert len(workers) >= 2
+    process = start(COMMAND + arguments, stderr=subprocess.DEVNULL)
+    assert len(workers_of(process, 2)) >= 2
     time.sleep(3.0)  # until they have begun to work
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    deadline = time.monotonic() + 20
-    while session_of(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not session_of(process.pid)
-
-
-def session_of(leader):
-    """Living processes of a session, on systems that list them below /proc."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == leader and fields[0] != "Z":
-            found.add(int(path.parent.name))
-    return found
+    assert not left_when_killed(process)
 
 
 def test_a_smaller_run_hides_nothing_of_an_earlier_one(two_folds, tmp_path, monkeypatch):

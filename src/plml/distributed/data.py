@@ -14,6 +14,7 @@ from plml.backend.arrays import is_collection
 from plml.distributed.cluster import Cluster, offsets_of
 from plml.estimators._validation import (
     check_kinds,
+    check_labels,
     check_spread,
     column_names,
     finite,
@@ -134,6 +135,7 @@ def _labels(cluster: Cluster, parts: list[Future], y: Any) -> list[Future]:
         raise ValueError("PLML requires y to be passed, but the target y is None")
     sizes = cluster.gather([cluster.submit(len, part) for part in parts])
     if not is_collection(y):
+        check_labels(y)
         y = np.asarray(y)
         if y.ndim != 1 or len(y) != sum(sizes):
             raise ValueError(f"y has shape {y.shape}; X has {sum(sizes)} rows")
@@ -141,10 +143,15 @@ def _labels(cluster: Cluster, parts: list[Future], y: Any) -> list[Future]:
     if y.ndim != 1:
         raise ValueError(f"y must have one dimension, got {y.ndim}")
     labels = cluster.client.compute(list(np.ravel(y.to_delayed())))
-    found = cluster.gather([cluster.submit(len, part) for part in labels])
+    found = cluster.gather([cluster.submit(_n_labels, part) for part in labels])
     if sum(found) != sum(sizes):
         raise ValueError(f"y has {sum(found)} labels; X has {sum(sizes)} rows")
     return labels if found == sizes else _recut(cluster, labels, found, sizes)
+
+
+def _n_labels(part: Any) -> int:
+    check_labels(part)
+    return len(part)
 
 
 def _recut(

@@ -7,7 +7,6 @@ import dask.array as da
 import numpy as np
 from dask.delayed import Delayed, delayed
 from distributed import Client, Future, default_client
-from sklearn.base import BaseEstimator
 
 from plml.backend.arrays import is_collection
 from plml.distributed.data import row_blocks
@@ -227,8 +226,16 @@ def _asked_for(model: Any, n_neighbors: int | None) -> int:
 
 @delayed(pure=False)
 def _asked(model: Any, method: str, Q: np.ndarray, *arguments: Any) -> np.ndarray:
-    answer = getattr(model, method)(Q, *arguments)
+    names = getattr(model, "feature_names_in_", None)
+    rows = Q if names is None else _named(Q, names)  # checked before, not to be complained of twice
+    answer = getattr(model, method)(rows, *arguments)
     return np.concatenate(answer, axis=1) if isinstance(answer, tuple) else answer
+
+
+def _named(Q: np.ndarray, names: np.ndarray) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(Q, columns=names)
 
 
 def _cut_in_two(found: Any, k: int) -> tuple[Any, Any]:
@@ -254,7 +261,7 @@ def over_blocks(
         )
     blocks = row_blocks(X)
     sizes = X.chunks[0] if names is None and hasattr(X, "chunks") else (np.nan,) * len(blocks)
-    columns = delayed(_Columns.of(model), pure=False)
+    columns = delayed(_unfitted(model), pure=False)
     trailing = () if width is None else (width,)
     return da.concatenate(
         [
@@ -268,32 +275,24 @@ def over_blocks(
     )
 
 
-class _Columns(BaseEstimator):
-    """The columns that a model knows, for the checks of its queries."""
+def _unfitted(model: Any) -> Any:
+    """An estimator that knows the columns of a model and nothing else of its fit.
 
-    name: str
-    n_features_in_: int
-    feature_names_in_: np.ndarray
-
-    @classmethod
-    def of(cls, model: Any) -> "_Columns":
-        columns = cls()
-        columns.name = type(model).__name__
-        columns.n_features_in_ = model.n_features_in_
-        if hasattr(model, "feature_names_in_"):
-            columns.feature_names_in_ = model.feature_names_in_
-        return columns
+    It is small, and what the checks of queries say is said of the estimator that the user knows.
+    """
+    estimator = type(model)(**model.get_params(deep=False))
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(model, name):
+            setattr(estimator, name, getattr(model, name))
+    return estimator
 
 
 @delayed(pure=False)
-def _checked(block: Any, columns: _Columns) -> np.ndarray:
+def _checked(block: Any, columns: Any) -> np.ndarray:
     """A block without rows asks for one, and gets none of the answer."""
     if not len(block):
         return np.zeros((1, columns.n_features_in_))
-    try:
-        return query_data(columns, block)
-    except ValueError as error:
-        raise ValueError(str(error).replace(type(columns).__name__, columns.name)) from None
+    return query_data(columns, block)
 
 
 @delayed(pure=False)

@@ -1,6 +1,7 @@
 """Choosing ``regularization`` by cross-validation along a warm-started path."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from plml.backend.arrays import is_tensor, like, on_host
+from plml.backend.processes import end_with
 from plml.estimators._costs import SELECTION_ITERATIONS, search_cost
 from plml.estimators._folds import Split, checked_splits
 from plml.estimators._large_margin import METRICS, LargeMarginClassifier
@@ -73,14 +75,7 @@ def cross_validate_path(
     """
     splits = _kept_splits(keep, lambda: checked_splits(cv, X, y, classes, estimator.n_neighbors))
     to_do = [i for i in range(len(splits)) if not keep.knows(f"fold {i}")]
-    n_jobs = 1 if is_tensor(X) else n_jobs  # one GPU
-    jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
-        # Threads are those that the folds at the same time leave each other.
-        delayed(_fold_path)(
-            clone(estimator).set_params(verbose=0, n_jobs=None), X, y, train, test, values, tol
-        )
-        for train, test in (splits[i] for i in to_do)
-    )
+    jobs = _fold_paths(estimator, X, y, [splits[i] for i in to_do], values, tol, n_jobs)
     names = [f"cross-validation: fold {i + 1} of {len(splits)}" for i in range(len(splits))]
     costs = dict.fromkeys(names, 0.0)
     for i in to_do:
@@ -117,6 +112,33 @@ def _kept_splits(keep: Keep, compute: Callable[[], list[Split]]) -> list[Split]:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
+def _fold_paths(
+    estimator: LargeMarginClassifier,
+    X: np.ndarray,
+    y: np.ndarray,
+    splits: list[Split],
+    values: np.ndarray,
+    tol: float,
+    n_jobs: int | None,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """What ``_fold_path`` finds on every split, several at the same time, as they are asked for."""
+    n_jobs = 1 if is_tensor(X) else n_jobs  # one GPU
+    yield from Parallel(n_jobs=n_jobs, return_as="generator")(
+        # Threads are those that the folds at the same time leave each other.
+        delayed(_fold_path)(
+            clone(estimator).set_params(verbose=0, n_jobs=None),
+            X,
+            y,
+            train,
+            test,
+            values,
+            tol,
+            os.getpid(),
+        )
+        for train, test in splits
+    )
+
+
 def _fold_path(
     estimator: LargeMarginClassifier,
     X: np.ndarray,
@@ -125,8 +147,10 @@ def _fold_path(
     test: np.ndarray,
     values: np.ndarray,
     tol: float,
+    employer: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Accuracies and gaps of one fold; every value starts where the one before ended."""
+    end_with(employer)
     X_train, y_train = X[like(np.arange(len(y))[train], X)], y[train]
     X_test = X[like(np.arange(len(y))[test], X)]
     estimator._remember(on_host(X_train), y_train, np.arange(y.max() + 1))

@@ -17,6 +17,7 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
     names = column_names(X)
     X, y = (on_host(part) if is_tensor(part) else part for part in (X, y))
     check_kinds(X, names)
+    check_labels(y)
     try:
         X, y = validate_data(
             estimator, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2, ensure_all_finite=False
@@ -146,7 +147,7 @@ def check_spread(low: np.ndarray, high: np.ndarray, dtype: Any) -> None:
 
 def check_kinds(X: Any, names: np.ndarray | None) -> None:
     """Refuse dates and durations, which convert to numbers without a meaning, and masks."""
-    if isinstance(X, np.ma.MaskedArray) and np.ma.getmaskarray(X).any():
+    if _is_masked(X):
         raise ValueError(
             "X is a masked array, and masked entries are missing values; fill them "
             "(sklearn.impute.SimpleImputer)"
@@ -160,6 +161,18 @@ def check_kinds(X: Any, names: np.ndarray | None) -> None:
                 f"{where} holds dates or durations ({dtype}); turn them into numbers with a "
                 "meaning, such as days since a date"
             )
+
+
+def check_labels(y: Any) -> None:
+    """Refuse masks: what lies beneath them would be taken for labels."""
+    if _is_masked(y):
+        raise ValueError(
+            "y is a masked array, and masked entries are missing labels; drop these rows"
+        )
+
+
+def _is_masked(values: Any) -> bool:
+    return isinstance(values, np.ma.MaskedArray) and bool(np.ma.getmaskarray(values).any())
 
 
 def _name_the_column(error: ValueError, X: Any, names: np.ndarray | None) -> None:

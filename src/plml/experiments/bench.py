@@ -174,9 +174,10 @@ def write_picture(rows: list[dict[str, Any]], path: Path) -> None:
     """The race as bars, where matplotlib is installed."""
     try:
         from plml.plots.bench import draw_race
+        from plml.plots.style import write_figure
 
         figure = draw_race(rows)
     except ImportError:
         print(f"no picture: {install('plots')}")
         return
-    figure.savefig(path, dpi=150, facecolor="white")
+    write_figure(figure, path)

@@ -1,13 +1,12 @@
 """The paper's study behind ``plml reproduce``: tasks, then table, figures and report."""
 
-import io
 import json
 import os
 import tempfile
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from plml.backend.arrays import check_device
 from plml.experiments import paper, protocols
@@ -192,19 +191,14 @@ def write_pictures(findings: Findings, out: Path, command: str) -> None:
         print(f"no figures and no report: {install('plots')}, then the same command again")
         return
     from plml.plots.paper import draw_figure1, draw_figure2
+    from plml.plots.style import write_figure
 
     if not findings.records:
         print("nothing was found, so there is no report")
         return
     if findings.panels:
-        _save(draw_figure1(findings.panels), out / "figure1.png")
+        write_figure(draw_figure1(findings.panels), out / "figure1.png")
     if findings.curves:
-        _save(draw_figure2(findings.curves), out / "figure2.png")
+        write_figure(draw_figure2(findings.curves), out / "figure2.png")
     write_atomically(out / "report.html", render(findings, command))
     print(f"report: {out / 'report.html'}")
-
-
-def _save(figure: Any, path: Path) -> None:
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=150, facecolor="white")
-    write_atomically(path, stream.getvalue())

@@ -9,13 +9,13 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing import get_context, parent_process
-from threading import Thread
+from multiprocessing import get_context
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from plml.backend.processes import end_with
 from plml.backend.threads import limit_threads
 from plml.experiments import datasets, figures, methods, protocols
 from plml.experiments.paper import FIGURE_2
@@ -151,7 +151,12 @@ def _run_in_processes(
 @contextmanager
 def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """A pool that ends at once where the run is interrupted."""
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_follow_parent)
+    pool = ProcessPoolExecutor(
+        jobs,
+        mp_context=get_context("spawn"),
+        initializer=_follow_parent,
+        initargs=(os.getpid(),),
+    )
     try:
         yield pool
     except BaseException:
@@ -162,17 +167,10 @@ def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _follow_parent() -> None:
+def _follow_parent(parent: int) -> None:
     """The parent process ends the workers; where it was killed they end by themselves."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-    os._exit(1)
+    end_with(parent)
 
 
 class _Outcome(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from plml.experiments.demo import DemoData, DemoRow
+from plml.plots.style import write_figure
 
 _COLORS = ("#7f7f7f", "#56b4e9", "#d55e00")  # told apart by the colour-blind
 _N_EXAMPLES = 6
@@ -19,7 +20,7 @@ def save_demo_figure(path: Path, data: DemoData, rows: list[DemoRow]) -> None:
     panels = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.35))
     _draw_accuracies(panels[0, 0], rows)
     _draw_disagreements(panels[0, 1], data, rows)
-    figure.savefig(path, dpi=150)
+    write_figure(figure, path)
 
 
 def disagreements(data: DemoData, rows: list[DemoRow]) -> np.ndarray:

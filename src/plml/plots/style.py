@@ -1,9 +1,13 @@
 """One look for all pictures: colours that colour-blind readers tell apart, few lines."""
 
 from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from plml.files import write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,6 +59,14 @@ def axes_for(ax: Any, shape: tuple[int, int], size: tuple[float, float]) -> tupl
     if len(grid) != shape[0] * shape[1]:
         raise ValueError(f"this picture needs {shape[0] * shape[1]} axes, got {len(grid)}")
     return grid[0].figure, grid.reshape(shape)
+
+
+def write_figure(figure: "Figure", path: Path) -> None:
+    """A picture in the format that the name says, PNG where it says none."""
+    stream = BytesIO()
+    kind = path.suffix[1:].lower() or "png"
+    figure.savefig(stream, format=kind, dpi=150, facecolor="white")
+    write(path, stream.getvalue())
 
 
 def number(value: float) -> str:
