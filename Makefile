@@ -83,7 +83,7 @@ mutation:
 
 fuzz: $(VENV)/dev.stamp
 	$(BIN)/python -m pip install --quiet atheris
-	for reader in parquet checkpoint skops idx csv; do \
+	for reader in parquet checkpoint skops schema idx csv; do \
 	  $(BIN)/python fuzz/readers.py $$reader -atheris_runs=220000 -timeout=30 -rss_limit_mb=8000 || exit 1; done
 
 audit: $(VENV)/dev.stamp

@@ -3,7 +3,7 @@
     pip install atheris
     python fuzz/readers.py csv -atheris_runs=400000 -timeout=30 -rss_limit_mb=8000
     python fuzz/readers.py parquet -atheris_runs=200000 -timeout=30 -rss_limit_mb=8000
-    python fuzz/readers.py skops | checkpoint | idx ...
+    python fuzz/readers.py skops | schema | checkpoint | idx ...
 
 A reader may refuse a file with a ``ValueError`` of one line, and nothing else. What it
 accepts as a table is taken through the checks of the columns as well, as ``plml fit`` does.
@@ -14,6 +14,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from zipfile import ZipFile
 
 import atheris
 import numpy as np
@@ -23,6 +24,7 @@ with atheris.instrument_imports(include=["plml"]):
     from plml.columns import Columns
     from plml.experiments import datasets
     from plml.files import bounded_memory
+    from plml.schema import SCHEMA
 
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
 SEEDS = Path(__file__).parents[1] / "tests" / "data"
@@ -48,6 +50,15 @@ def model(path: Path) -> None:
             one_line(error)
 
 
+def schema(path: Path) -> None:
+    """A model with these bytes for its schema: those of an archive have checksums to pass."""
+    packed = path.with_suffix(".skops")
+    with ZipFile(SEEDS / "kernelsvm-format-1.skops") as good, ZipFile(packed, "w") as archive:
+        for name in good.namelist():
+            archive.writestr(name, path.read_bytes() if name == SCHEMA else good.read(name))
+    model(packed)
+
+
 def state(path: Path) -> None:
     """As ``fit(checkpoint=...)`` reads its state: what is damaged is said and left."""
     with warnings.catch_warnings():
@@ -71,6 +82,7 @@ READERS: dict[str, tuple[Callable[[Path], None], str]] = {
     "csv": (table, ".csv"),
     "parquet": (table, ".parquet"),
     "skops": (model, ".skops"),
+    "schema": (schema, ".json"),
     "checkpoint": (state, ".npz"),
     "idx": (idx, ""),
 }
@@ -88,6 +100,9 @@ def seeds(kind: str) -> list[bytes]:
         pd.DataFrame({"a": [1.0, None], "b": ["x", None]}).to_parquet(path)
     elif kind == "skops":
         return [(SEEDS / "kernelsvm-format-1.skops").read_bytes()]
+    elif kind == "schema":
+        with ZipFile(SEEDS / "kernelsvm-format-1.skops") as good:
+            return [good.read(SCHEMA)]
     elif kind == "checkpoint":
         checkpoint.Checkpoint(path).open({"regularization": 1.0}, np.zeros(3))
     else:

@@ -343,6 +343,12 @@ CRAFTED = {
         0,
         "the number 7 stands for two objects",
     ),
+    "an array of arrays with a shape of its own": (
+        {**of_many_arrays((400,)), "shape": {**array_node(), "content": [0]}},
+        {"1.npy": npy(np.zeros(10**5))},
+        0,
+        "an array of objects with several dimensions",
+    ),
     "a list that is a type": (
         node("ListNode", "numpy.dtype", content=[number("f8")]),
         {},

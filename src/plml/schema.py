@@ -16,7 +16,8 @@ import numpy as np
 
 from plml.archives import Header, array_headers
 
-_SCHEMA = "schema.json"
+#: The member of a model file that is not an array.
+SCHEMA = "schema.json"
 #: Enough for the names of some 300,000 columns and categories.
 _MOST_BYTES = 128 * 2**20
 #: How the containers of a model may be read, and what they may be.
@@ -42,10 +43,10 @@ _OTHERS = (
 def check_model(content: bytes) -> None:
     """Refuse a model file that would take more to read than a small multiple of its size."""
     with ZipFile(BytesIO(content)) as archive:
-        headers = array_headers(archive, len(content), beside=[_SCHEMA])
-        if archive.getinfo(_SCHEMA).file_size > _MOST_BYTES:
+        headers = array_headers(archive, len(content), beside=[SCHEMA])
+        if archive.getinfo(SCHEMA).file_size > _MOST_BYTES:
             raise ValueError(f"its schema has more than {_MOST_BYTES >> 20} MiB")
-        _Nodes(headers).digest(json.loads(archive.read(_SCHEMA)))
+        _Nodes(headers).digest(json.loads(archive.read(SCHEMA)))
 
 
 class _Nodes:
@@ -88,11 +89,13 @@ class _Nodes:
         """The header of the array that a node stands for, where it is in a member of its own."""
         loader, name = node["__loader__"], f"{node['__module__']}.{node['__class__']}"
         if loader not in _OTHERS and name not in _CONTAINERS.get(loader, ()):
-            raise ValueError(f"it holds a {name!r}")
+            raise ValueError(f"it holds a {name!r} as a {loader!r}")
         if loader != "NdArrayNode":
             return None
         if node["type"] == "json":
-            if len(node["shape"]["content"]) != 1:  # else its parts become one large array
+            shape = node["shape"]
+            if shape["__loader__"] != "TupleNode" or len(shape["content"]) != 1:
+                # Its parts would become one large array.
                 raise ValueError("it holds an array of objects with several dimensions")
             return None
         header, number = self._headers[node["file"]], node["__id__"]
