@@ -1,5 +1,6 @@
 """Many users of one model: threads, processes, thousands of small requests."""
 
+import ast
 import gc
 import multiprocessing
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -218,3 +220,79 @@ def test_fits_and_predictions_in_other_processes(iris, method):
         process.kill()
     for part in found:
         np.testing.assert_array_equal(part, expected)
+
+
+FORKED = """
+import os, signal, sys, threading, time
+import numpy as np
+from every_estimator import ESTIMATORS
+
+rng = np.random.default_rng(0)
+y = np.arange(240) % 3
+X = rng.normal(size=(240, 40)) + 2.0 * np.eye(3, 40)[y]
+name = sys.argv[1]
+fitted = ESTIMATORS[name](n_jobs=2).fit(X, y)
+expected = fitted.predict(X[:20])
+done = threading.Event()
+
+def work():
+    while not done.is_set():
+        ESTIMATORS[name](n_jobs=2).fit(X, y).predict(X)
+
+threading.Thread(target=work, daemon=True).start()
+answers = {"right": 0, "refused": 0, "hung": 0, "wrong": 0}
+for turn in range(25):
+    time.sleep(float(rng.uniform(0, 0.05)))
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if (fitted.predict(X[:20]) == expected).all() else 1)
+        except RuntimeError as error:
+            os._exit(2 if "forked while another thread" in str(error) else 3)
+        except BaseException:
+            os._exit(3)
+    for _ in range(1000):
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            answers[{0: "right", 2: "refused"}.get(os.waitstatus_to_exitcode(status), "wrong")] += 1
+            break
+        time.sleep(0.01)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        answers["hung"] += 1
+print(answers, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("name", ["PLML", "LMNN", "DANN", "KernelSVM"])
+def test_a_process_forked_during_a_fit_answers_or_refuses(name):
+    """Never a hang: another thread may hold any lock at the moment of the fork."""
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED, name],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    answers = ast.literal_eval(done.stdout)
+    assert (answers["hung"], answers["wrong"]) == (0, 0), answers
+    assert answers["refused"] > 0
+    assert sum(answers.values()) == 25
+
+
+def test_a_process_forked_between_fits_answers(blobs):
+    X, y = blobs
+    model = SML().fit(X, y)
+    expected = model.predict(X)
+    thread = threading.Thread(target=lambda: SML().fit(X, y))
+    thread.start()
+    thread.join()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if (model.predict(X) == expected).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0

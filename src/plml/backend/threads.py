@@ -50,6 +50,10 @@ class _Blas:
         self._holders: Counter[int] = Counter()
         self._first: dict[str, tuple[Any, int]] = {}
 
+    def start_anew(self) -> None:
+        """In a forked process, where whoever had the lock is gone."""
+        self._lock, self._holders, self._first = Lock(), Counter(), {}
+
     @contextmanager
     def held_to(self, n_threads: int, of: str = "") -> Iterator[int]:
         """Hold the BLAS that belongs to a package, or all of it; how many threads it had before."""
@@ -81,14 +85,55 @@ class _Blas:
 _blas = _Blas()
 
 
+class _Work:
+    """Which threads compute, so that a process that is forked meanwhile knows of it."""
+
+    def __init__(self) -> None:
+        self._threads: Counter[int] = Counter()
+        self._torn = False
+
+    @contextmanager
+    def doing(self) -> Iterator[None]:
+        """Count this thread in; refuse to begin where the numerical libraries cannot be trusted."""
+        if self._torn:
+            raise RuntimeError(
+                "this process was forked while another thread was fitting or predicting, so its "
+                'numerical libraries may wait for ever; fork before that, or use the "spawn" or '
+                '"forkserver" start method of multiprocessing'
+            )
+        me = get_ident()
+        self._threads[me] += 1
+        try:
+            yield
+        finally:
+            self._threads[me] -= 1
+            if not self._threads[me]:
+                del self._threads[me]
+
+    def forked(self) -> None:
+        """In the new process only the thread that forked goes on."""
+        me = get_ident()
+        others = sum(count for thread, count in self._threads.items() if thread != me)
+        self._torn = self._torn or others > 0
+        self._threads = Counter({me: self._threads[me]})
+        if not self._threads[me]:
+            _blas.start_anew()
+
+
+_work = _Work()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_work.forked)
+
+
 @contextmanager
 def limit_threads(n_jobs: int | None) -> Iterator[None]:
     """Hold the numerical libraries to ``n_jobs`` threads; None leaves them as they are.
 
     A forked process inherits OpenMP's idea of its threads and not the threads, and would wait for
-    them for ever: there OpenMP works alone.
+    them for ever: there OpenMP works alone. One that was forked while another thread computed
+    inherits locks that nobody opens: there nothing is begun.
     """
-    with ExitStack() as limits:
+    with _work.doing(), ExitStack() as limits:
         if n_jobs is not None:
             limits.enter_context(_blas.held_to(effective_n_jobs(n_jobs)))
             limits.enter_context(threadpool_limits(effective_n_jobs(n_jobs), user_api="openmp"))

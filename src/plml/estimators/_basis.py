@@ -86,7 +86,8 @@ class BasisMetricClassifier(NeighborClassifier):
         d^2 = x^T M(x) x - <query, index>. Any inner-product index can serve it.
         """
         check_is_fitted(self)
-        return index_vectors(self._fit_X, self.basis_metrics_)
+        with self._threads():
+            return index_vectors(self._fit_X, self.basis_metrics_)
 
     @of_one_fit
     def query_vectors(self, X: Any = None) -> np.ndarray:

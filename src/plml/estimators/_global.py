@@ -37,7 +37,8 @@ class GlobalMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         check_is_fitted(self)
         queries = self._validate_queries(X)
-        return follow(queries @ like(self.components_.T, queries, queries.dtype), X)
+        with self._threads():
+            return follow(queries @ like(self.components_.T, queries, queries.dtype), X)
 
     def _set_components(self) -> None:
         M = self.basis_metrics_[0]

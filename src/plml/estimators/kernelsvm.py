@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from plml.backend.threads import limit_threads
 from plml.estimators._folds import checked_splits
 from plml.estimators._state import of_one_fit, refitted
 from plml.estimators._validation import query_data, refuse_keywords, training_data
@@ -127,7 +128,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         """
         refuse_keywords(self, unknown)
         self._validate_params()
-        with refitted(self) as model:
+        with refitted(self) as model, limit_threads(None):
             model._fit(X, y)
         return self
 
@@ -194,9 +195,10 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         X = query_data(self, X)
         parameters = self._kernel_parameters(self.best_params_["kernel"])
         result = np.empty((len(X), len(self.classes_)))
-        for block in row_blocks(len(X), len(self._support_vectors)):
-            values = kernel_values(parameters, X[block] / self.scale_, self._support_vectors)
-            result[block] = values @ self._coefficients + self._intercepts
+        with limit_threads(None):
+            for block in row_blocks(len(X), len(self._support_vectors)):
+                values = kernel_values(parameters, X[block] / self.scale_, self._support_vectors)
+                result[block] = values @ self._coefficients + self._intercepts
         return result
 
     def _candidates(self) -> list[tuple[str, float]]:
