@@ -10,9 +10,11 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
+import judge
 from every_estimator import ESTIMATORS
 from plml import PLML, SML
 from plml.experiments import datasets
+from plml.preprocessing import MeanNormScaler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -152,3 +154,35 @@ def test_metrics_and_anchors_are_in_the_coordinates_of_the_data(tables):
     np.testing.assert_allclose(
         single.components_.T @ single.components_, single.basis_metrics_[0], atol=1e-9
     )
+
+
+@pytest.mark.parametrize("name", ["PLML", "SML", "CBLML"])
+def test_the_certificate_of_a_wide_table_is_that_of_the_whole_problem(rng, name):
+    """More features than rows: learned in the span, judged with all features."""
+    y = np.arange(60) % 3
+    X = MeanNormScaler().fit_transform(rng.normal(size=(60, 300)) + 3.0 * np.eye(3, 300)[y])
+    model = ESTIMATORS[name]().fit(X, y)
+    assert model._span.basis.shape == (300, 59)
+    assert model.basis_metrics_.shape[1:] == (300, 300)
+    judged = judge.metrics_primal(X, y, model.weights_, model.basis_metrics_, 1.0, 1.0)
+    assert model.objective_ == pytest.approx(judged, rel=1e-8)
+    assert model.dual_gap_ <= model.tol
+
+
+@pytest.mark.parametrize("n_features", [16, 24, 40])
+@pytest.mark.parametrize("name", ["DANN", "GLML"])
+def test_queries_that_are_training_rows_of_rank_deficient_data(rng, name, n_features):
+    """The lower bound of the search once excluded the row itself."""
+    A = rng.integers(0, 3, size=(120, 4)).astype(float)
+    X = A @ rng.normal(size=(4, n_features))
+    model = ESTIMATORS[name]().fit(X, A[:, 0].astype(int))
+    distances, neighbors = model.kneighbors(X, 5)
+    metrics = model.get_mahalanobis_matrix(X)
+    for row, (found, near, M) in enumerate(zip(distances, neighbors, metrics, strict=True)):
+        differences = X - X[row]
+        exact = np.sqrt(np.clip(np.einsum("nd,de,ne->n", differences, M, differences), 0, None))
+        # DANN weighs directions without variance up to 1e12 times the others.
+        np.testing.assert_allclose(found, np.sort(exact)[:5], rtol=1e-4, atol=1e-5)
+        assert found[0] <= 1e-6
+        assert (X[near[0]] == X[row]).all()
+    np.testing.assert_array_equal(model.predict(X), A[:, 0].astype(int))
