@@ -6,15 +6,15 @@ from plml.backend.arrays import Array, device, like, namespace, row_dot
 from plml.ops.projections import psd_factor
 from plml.ops.topk import row_blocks
 
-#: Rounding errors of a sum, in units of the last place of a number near one.
-_ULPS = 4.0 * float(np.finfo(np.float64).eps)
+#: Rounding errors of a number near one.
+_ULPS = 2.0 * float(np.finfo(np.float64).eps)
 
 
 def rounding_of(euclidean: Array, Q: Array, traces: Array | float = 1.0) -> Array:
     """What rounding may hide in squared distances under metrics of given traces, (q, c).
 
     The coordinates are known to their last place, and so are the terms of the sum
-    (q_i - x_j)^T M_i (q_i - x_j) <= tr(M_i) ||q_i - x_j||^2.
+    (q_i - x_j)^T M_i (q_i - x_j) <= tr(M_i) ||q_i - x_j||^2; errors of d terms grow as sqrt(d).
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def rounding_of(euclidean: Array, Q: Array, traces: Array | float = 1.0) -> Arra
     xp = namespace(euclidean)
     Q = xp.astype(Q, xp.float64, copy=False)
     length = xp.sqrt(row_dot(Q, Q))[:, None]
-    terms = Q.shape[1] * euclidean + xp.sqrt(euclidean) * length
+    terms = Q.shape[1] ** 0.5 * euclidean + xp.sqrt(euclidean) * length
     return traces * (_ULPS * terms + (_ULPS * length) ** 2)
 
 
