@@ -27,6 +27,13 @@ _BLOCK = 8192
 
 def add_table_commands(commands: Any) -> None:
     """Their parsers."""
+    _add_fit(commands)
+    _add_predict(commands)
+    _add_evaluate(commands)
+    _add_explain(commands)
+
+
+def _add_fit(commands: Any) -> None:
     fit = commands.add_parser(
         "fit",
         help="learn from a CSV or Parquet table and save the model",
@@ -68,6 +75,8 @@ def add_table_commands(commands: Any) -> None:
     _add_quiet(fit)
     fit.set_defaults(run=_fit)
 
+
+def _add_predict(commands: Any) -> None:
     predict = commands.add_parser(
         "predict", help="classes of new rows", description="Predict with a saved model."
     )
@@ -78,6 +87,8 @@ def add_table_commands(commands: Any) -> None:
     predict.add_argument("--proba", action="store_true", help="shares of the classes, too")
     predict.set_defaults(run=_predict)
 
+
+def _add_evaluate(commands: Any) -> None:
     evaluate = commands.add_parser(
         "evaluate",
         help="accuracy on labelled rows, against Euclidean neighbours",
@@ -86,6 +97,8 @@ def add_table_commands(commands: Any) -> None:
     _add_model_and_table(evaluate)
     evaluate.set_defaults(run=_evaluate)
 
+
+def _add_explain(commands: Any) -> None:
     explain = commands.add_parser(
         "explain",
         help="the cases behind a prediction, and the features that made them near",

@@ -263,11 +263,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return on_host(found[0]), on_host(found[1])
 
         with self._threads():
-            found = within_radius(search, n_queries, n_rows, radius**2)
-        if not nearest_first:
-            orders = [np.argsort(indices) for _, indices in found]
-            found = [(d2[o], i[o]) for (d2, i), o in zip(found, orders, strict=True)]
-        return [np.sqrt(d2) for d2, _ in found], [indices for _, indices in found]
+            return within_radius(search, n_queries, n_rows, radius, nearest_first)
 
     def _found(self, X: Any, n_neighbors: int | None) -> tuple[Array, Array]:
         """Squared distances and indices of the neighbours, for arguments as a user gives them."""

@@ -14,9 +14,9 @@ _FIRST_LOOK = 16
 
 
 def within_radius(
-    search: Search, n_queries: int, n_rows: int, squared_radius: float
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Squared distances and indices of all rows within a radius, nearest first, for every query.
+    search: Search, n_queries: int, n_rows: int, radius: float, nearest_first: bool
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Distances and indices of all rows within a radius, for every query.
 
     Looks at a few neighbours, and at four times as many where all of these are within.
 
@@ -24,19 +24,24 @@ def within_radius(
     ----------
     search : of some of the queries
     n_queries, n_rows : int
-    squared_radius : float
+    radius : float
+    nearest_first : or in the order of the rows
     """
-    found: list[Any] = [None] * n_queries
+    distances: list[Any] = [None] * n_queries
+    numbers: list[Any] = [None] * n_queries
     left, k = np.arange(n_queries), min(_FIRST_LOOK, n_rows)
     while len(left):
         squared, indices = search(left, k)
-        inside = squared <= squared_radius
+        inside = squared <= radius**2
         done = ~inside[:, -1] if k < n_rows else np.ones(len(left), dtype=bool)
         for place in np.flatnonzero(done):
-            near = inside[place]
-            found[left[place]] = squared[place, near], indices[place, near]
+            near = np.flatnonzero(inside[place])
+            if not nearest_first:
+                near = near[np.argsort(indices[place, near])]
+            distances[left[place]] = np.sqrt(squared[place, near])
+            numbers[left[place]] = indices[place, near]
         left, k = left[~done], min(4 * k, n_rows)
-    return found
+    return distances, numbers
 
 
 def neighbor_graph(
