@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
@@ -139,6 +140,49 @@ class TestLMNN:
         with pytest.warns(ConvergenceWarning, match="LMNN stopped at a relative gap"):
             LMNN(tol=1e-9, max_iter=40).fit(*blobs)
 
+    @pytest.mark.parametrize(
+        ("model", "options"),
+        [
+            (LMNN, {"solver": "factored"}),
+            (LMNN, {"n_components": 3}),
+            (LMNN, {"validation_fraction": 0.3, "random_state": 0}),
+            (LMNNMM, {"solver": "factored"}),
+            (LMNNMM, {"n_components": 3}),
+            (LMNNMM, {"validation_fraction": 0.3, "random_state": 0}),
+        ],
+    )
+    def test_without_a_certificate_the_gap_is_not_a_number(self, blobs, model, options):
+        """And ``converged_`` speaks of the solver's own rule."""
+        fitted = model(**options).fit(*blobs)
+        assert np.isnan(fitted.dual_gap_)
+        assert fitted.converged_
+        with pytest.warns(ConvergenceWarning, match=rf"{model.__name__} stopped at max_iter=1 "):
+            cut = model(**{**options, "max_iter": 1}).fit(*blobs)
+        assert np.isnan(cut.dual_gap_)
+        assert not cut.converged_
+
+    @pytest.mark.parametrize("model", [LMNN(), LMNNMM(), LMNNMM(solver="convex")], ids=repr)
+    def test_with_a_certificate_converged_is_a_closed_gap(self, blobs, model):
+        fitted = model.fit(*blobs)
+        assert fitted.dual_gap_ <= fitted.tol
+        assert fitted.converged_
+        with pytest.warns(ConvergenceWarning, match=r"stopped at a relative gap of .*tol=1e-09"):
+            cut = clone(model).set_params(tol=1e-9, max_iter=40).fit(*blobs)
+        assert cut.dual_gap_ > 1e-9
+        assert not cut.converged_
+
+    def test_the_default_has_no_certificate_where_targets_leave_out_a_direction(self, blobs):
+        X, y = blobs
+        constant = X.copy()
+        constant[y == 1, 2] = 0.0  # a feature without variation in one class
+        few = np.concatenate([np.flatnonzero(y != 1), np.flatnonzero(y == 1)[:4]])
+        nowhere = np.column_stack([X, np.ones(len(X)), X[:, 0]])  # nobody differs there
+        assert LMNNMM().fit(nowhere, y).dual_gap_ <= 1e-2
+        for left_out in ((constant, y), (X[few], y[few])):
+            fitted = LMNNMM().fit(*left_out)
+            assert np.isnan(fitted.dual_gap_)
+            assert fitted.converged_
+
     @pytest.mark.parametrize("model", [LMNN, LMNNMM])
     def test_validation_stops_early_and_reports_what_it_returns(self, blobs, model):
         X, y = blobs
@@ -173,7 +217,7 @@ class TestLMNN:
     def test_a_limited_rank_is_the_factored_problem(self, blobs):
         limited = LMNN(n_components=2).fit(*blobs)
         assert limited.components_.shape == (2, 4)
-        assert limited.dual_gap_ == np.inf
+        assert np.isnan(limited.dual_gap_)
 
     def test_options_that_exclude_each_other(self, blobs):
         with pytest.raises(ValueError, match="one metric a class"):
@@ -216,6 +260,15 @@ class TestLMNN:
         model.decision = "energy"
         with pytest.raises(ValueError, match="one metric a class"):
             model.predict(blobs[0])
+
+
+def test_boosting_says_whether_it_reached_the_optimum(blobs):
+    reached = BoostMetric(trace_weight=0.1).fit(*blobs)
+    assert reached.excess_ <= reached.tol
+    assert reached.converged_
+    cut = BoostMetric(trace_weight=0.1, max_iter=1).fit(*blobs)
+    assert cut.excess_ > cut.tol
+    assert not cut.converged_
 
 
 def test_boosting_says_when_it_learned_nothing(blobs):

@@ -6,14 +6,9 @@ from scipy.optimize import approx_fprime
 from plml.solvers.problem import Monitor
 from plml.stages import lmnn
 from plml.stages.energy import energies
-from plml.stages.lmnn import (
-    ActiveSet,
-    LmnnData,
-    dual_bound,
-    find_violations,
-    learn_lmnn,
-    target_distances,
-)
+from plml.stages.lmnn import learn_lmnn
+from plml.stages.lmnn_convex import dual_bound, is_well_posed
+from plml.stages.lmnn_problem import ActiveSet, LmnnData, find_violations, target_distances
 from plml.stages.metrics import MetricsDual
 from plml.stages.neighbors import ExactNeighbors
 
@@ -80,6 +75,38 @@ def test_convex_solver_reaches_the_optimum_it_certifies(groups, seed, pull):
     assert result.objective * (1 - result.gap) <= best * (1 + 1e-6)
     assert result.objective == pytest.approx(naive_objective(data, result.M), rel=1e-9)
     assert np.linalg.eigvalsh(result.M).min() >= -1e-8
+
+
+@pytest.mark.parametrize("groups", ["one", "class"])
+def test_convex_solver_closes_where_targets_hardly_differ(groups):
+    """In the units of the features its steps would take thousands of iterations."""
+    data = make_data(0, groups, n=60, d=5)
+    data = data._replace(X=data.X * [1.0, 0.3, 0.1, 0.03, 0.01])
+    result = learn(data, "convex", tol=1e-2, max_iter=600)
+    assert result.converged
+    assert result.gap <= 1e-2
+
+
+@pytest.mark.parametrize("solver", ["convex", "factored"])
+def test_whether_a_solver_met_its_rule(solver):
+    data = make_data(3, "class")
+    assert learn(data, solver, tol=1e-2).converged
+    assert not learn(data, solver, tol=1e-9, max_iter=20).converged
+
+
+def test_the_automatic_solver_takes_well_posed_problems_for_convex():
+    data = make_data(3, "class")
+    assert is_well_posed(data)
+    assert learn(data, "auto", tol=1e-2).gap <= 1e-2
+    X = data.X.copy()
+    X[data.y == 1, 0] = 7.0
+    posed = {"somewhere": data._replace(X=X), "nowhere": data._replace(X=0.0 * X)}
+    posed["alone"] = data._replace(targets=np.where(data.y[:, None] == 2, -1, data.targets))
+    for without in posed.values():
+        assert not is_well_posed(without)
+    assert learn(posed["somewhere"], "auto", tol=1e-2).gap == np.inf
+    X = np.column_stack([data.X, np.full(len(X), 3.0), data.X @ [1.0, 2.0, 3.0]])
+    assert is_well_posed(data._replace(X=X - X.mean(axis=0)))  # nobody differs there
 
 
 @pytest.mark.parametrize("groups", ["one", "class"])

@@ -14,11 +14,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.backend.arrays import Array, like, on_host
 from plml.estimators._base import NeighborClassifier
+from plml.estimators._gaps import GapWarning, cures_of
 from plml.estimators._large_margin import classes_of_one, zero_metric
 from plml.progress import plan, solver_stage, stage
 from plml.solvers.problem import Monitor, history_arrays
 from plml.stages.energy import energies
-from plml.stages.lmnn import Lmnn, LmnnData, find_violations, learn_lmnn
+from plml.stages.lmnn import learn_lmnn
+from plml.stages.lmnn_problem import Lmnn, LmnnData, find_violations
 from plml.stages.neighbors import ExactNeighbors
 from plml.stages.search import TrainingMetricIndex
 from plml.stages.triplets import check_targets
@@ -34,7 +36,7 @@ class LargeMarginNeighbors(NeighborClassifier):
         **NeighborClassifier._parameter_constraints,
         "n_targets": [Interval(Integral, 1, None, closed="left")],
         "push": [Interval(Real, 0, 1, closed="neither")],
-        "solver": [StrOptions({"convex", "factored"})],
+        "solver": [StrOptions({"auto", "convex", "factored"})],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "decision": [StrOptions({"neighbors", "energy"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither"), None],
@@ -48,6 +50,8 @@ class LargeMarginNeighbors(NeighborClassifier):
 
     basis_metrics_: np.ndarray
     validation_error_: float
+    dual_gap_: float
+    converged_: bool
     n_targets: int
     push: float
     solver: str
@@ -81,7 +85,8 @@ class LargeMarginNeighbors(NeighborClassifier):
         else:
             learned = self._stop_early(X, y)
         self.objective_ = self.push * learned.objective
-        self.dual_gap_ = learned.gap
+        self.dual_gap_ = learned.gap if np.isfinite(learned.gap) else np.nan
+        self.converged_ = learned.converged
         self.n_iter_ = max(learned.n_iter, 1)
         self.history_ = {"metrics": history_arrays(learned.history)}
         return learned.M / self._unit**2
@@ -140,7 +145,7 @@ class LargeMarginNeighbors(NeighborClassifier):
         with solver_stage("LMNN", self.tol, self.max_iter) as callback:
             return learn_lmnn(
                 data,
-                solver="convex" if self._certified else "factored",
+                solver=self.solver if self.n_components is None else "factored",
                 n_components=self.n_components,
                 tol=self.tol,
                 max_iter=self.max_iter,
@@ -151,11 +156,21 @@ class LargeMarginNeighbors(NeighborClassifier):
     def _troubles(self) -> Iterator[Warning]:
         yield from classes_of_one(self._class_sizes, self.classes_)
         yield from zero_metric(self.basis_metrics_)
-        certified = self._certified and self.validation_fraction is None
-        if certified and not self.dual_gap_ <= self.tol:
+        name = type(self).__name__
+        if self.converged_:
+            return
+        if np.isnan(self.dual_gap_):
             yield ConvergenceWarning(
-                f"LMNN stopped at a relative gap of {self.dual_gap_:.2e}, above tol={self.tol:g}; "
-                f"standardise the features, or raise max_iter={self.max_iter} or tol"
+                f"{name} stopped at max_iter={self.max_iter} before its objective settled; raise "
+                "max_iter or tol"
+            )
+        else:
+            yield GapWarning(
+                name,
+                self.dual_gap_,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                cures=cures_of(self._fit_X),
             )
 
     def _shares(self, X: Array) -> Array:
@@ -170,8 +185,3 @@ class LargeMarginNeighbors(NeighborClassifier):
             data = self._lmnn_data(rows, self._fit_codes, self._groups, self._targets)
             energy = energies(data, M, self._in_units(queries), len(self.classes_))
         return softmax(-energy, axis=1)
-
-    @property
-    def _certified(self) -> bool:
-        """A limit on the rank is not convex."""
-        return self.solver == "convex" and self.n_components is None

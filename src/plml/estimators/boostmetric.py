@@ -60,8 +60,11 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
         The objective at M.
     excess_ : float
         By how much the best weak learner still beats ``trace_weight``, relative to it; zero at the
-        optimum. A small ``trace_weight`` is rarely reached within ``max_iter``: boosting is
-        stopped early by design.
+        optimum. It bounds no distance to the optimum: there is no certificate here, and so no
+        ``dual_gap_``.
+    converged_ : bool
+        Whether ``excess_ <= tol``. A small ``trace_weight`` is rarely reached within ``max_iter``
+        rounds, and no warning says so: boosting is stopped early by design.
     n_iter_ : int
         Rounds.
     history_ : dict
@@ -142,6 +145,7 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
         self.weights_ = np.ones((len(X), 1), dtype=X.dtype)
         self.objective_ = learned.objective
         self.excess_ = learned.excess
+        self.converged_ = bool(learned.excess <= self.tol)
         self.n_iter_ = max(learned.n_iter, 1)
         self.history_ = {"metrics": history_arrays(learned.history)}
         self._set_components()

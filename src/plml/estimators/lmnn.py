@@ -25,9 +25,11 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
         mu, the weight of the hinge losses against the distances to the targets.
     n_neighbors : int
         Neighbours that vote.
-    solver : {"convex", "factored"}
+    solver : {"convex", "factored", "auto"}
         ``"convex"`` solves the convex problem in M, with a certificate; ``"factored"`` runs L-BFGS
-        on L with M = L^T L, faster and without one.
+        on L with M = L^T L until the objective settles, without one. ``"auto"`` is the first where
+        targets differ in all directions in which the data do, and else the second: there the
+        optimum pushes impostors away for nothing.
     n_components : int or None
         Rows of L, a limit on the rank of M, which makes the problem the factored one whatever the
         ``solver``; None sets no limit.
@@ -36,7 +38,8 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
     validation_fraction : float or None
         Share of the training data held out to stop early, by its 1-NN error; None learns on all.
     tol : float
-        Relative duality gap at which ``"convex"`` stops.
+        Relative duality gap at which ``"convex"`` stops; ``"factored"`` stops when a round lowers
+        the objective by less than a hundredth of it.
     max_iter : int
         Iterations at the most.
     device : str
@@ -57,11 +60,16 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
     objective_ : float
         The objective at M, over all training instances and all their impostors.
     dual_gap_ : float
-        Relative duality gap at M; infinite or NaN where no certificate was asked for.
+        Relative duality gap at M, the certificate. NaN where there is none: with
+        ``solver="factored"``, ``n_components`` or ``validation_fraction``.
+    converged_ : bool
+        With a certificate, whether ``dual_gap_ <= tol``; without one, whether the solver stopped by
+        its own rule, a settled objective or the held-out error, before ``max_iter``. A
+        ``ConvergenceWarning`` says where it did not.
     validation_error_ : float
         Error on the held-out part, with ``validation_fraction``.
     n_iter_, history_
-        As in ``PLML``.
+        As in ``PLML``; a ``gap`` of the history is infinite as long as no certificate is known.
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 

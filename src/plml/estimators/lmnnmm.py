@@ -33,9 +33,11 @@ class LMNNMM(LargeMarginNeighbors):
         None learns one metric a class; a number, one for each of so many k-means clusters.
     n_targets, push, n_neighbors, n_components, decision
         As in ``LMNN``; ``decision="energy"`` needs one metric a class.
-    solver : {"factored", "convex"}
-        As in ``LMNN``. The scales of the metrics trade against each other, which makes the
-        certificate of ``"convex"`` slow to close here.
+    solver : {"auto", "convex", "factored"}
+        As in ``LMNN``. The default has a certificate where every class has targets enough, and none
+        where the targets of some class leave out a direction: fewer rows than features, or a
+        feature that is constant in the class. The optimum then follows what a few rows happen to
+        leave out, at the cost of accuracy (``benchmarks/lmnnmm_certificate.py``).
     validation_fraction : float or None
         Share of the training data held out to stop early, 0.3 in the paper of Weinberger and Saul;
         None learns on all of it.
@@ -48,8 +50,8 @@ class LMNNMM(LargeMarginNeighbors):
         One metric a class, in the order of ``classes_``, or a cluster.
     metric_of_ : (n_samples,) array
         Which of them each training instance carries.
-    objective_, dual_gap_, validation_error_, n_iter_, history_
-        As in ``LMNN``.
+    objective_, dual_gap_, converged_, validation_error_, n_iter_, history_
+        As in ``LMNN``; ``dual_gap_`` is NaN where ``"auto"`` took the factored solver, too.
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
@@ -81,7 +83,7 @@ class LMNNMM(LargeMarginNeighbors):
         n_targets: int = 3,
         push: float = 0.5,
         n_neighbors: int = 1,
-        solver: str = "factored",
+        solver: str = "auto",
         n_components: int | None = None,
         decision: str = "neighbors",
         validation_fraction: float | None = None,

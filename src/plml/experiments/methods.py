@@ -105,7 +105,9 @@ BUILDERS: dict[str, Callable[[Setting], Any]] = {
     "BoostMetric": lambda s: BoostMetric(n_jobs=s.n_jobs),
     "SML": lambda s: _selected(SML, s),
     "CBLML": lambda s: _selected(CBLML, s, n_bases=s.n_bases, random_state=s.seed),
-    "LMNNMM": lambda s: LMNNMM(random_state=s.seed, device=s.device, n_jobs=s.n_jobs),
+    "LMNNMM": lambda s: LMNNMM(
+        solver="factored", random_state=s.seed, device=s.device, n_jobs=s.n_jobs
+    ),
     "GLML": lambda s: GLML(n_jobs=s.n_jobs, random_state=s.seed),
     "KernelSVM": _svm,
     # Not in the paper's table.

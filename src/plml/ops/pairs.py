@@ -14,7 +14,7 @@ shared among the threads of a crew.
 """
 
 from copy import copy
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -37,6 +37,30 @@ _PAIR_BLOCK = 8192
 _BLOCK_ELEMENTS = 2**19
 #: Up to so many features the products of all bases are one product a block.
 _NARROW = 40
+
+
+class Pairs(Protocol):
+    """A map from metrics to distances of pairs, with its adjoint."""
+
+    X: Array
+    crew: Crew
+
+    @property
+    def n_bases(self) -> int:
+        """M."""
+        ...
+
+    def astype(self, dtype: Any) -> "Pairs":
+        """The same operator with its products in another dtype."""
+        ...
+
+    def scatter(self, s: Array) -> Array:
+        """A* s, an (m, d, d) float64 array, for s of shape (n_pairs,)."""
+        ...
+
+    def distances(self, M: Array | PsdMatrices) -> Array:
+        """A M, an (n_pairs,) float64 array, for M of shape (m, d, d)."""
+        ...
 
 
 class PairOperator:

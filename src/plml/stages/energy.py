@@ -4,7 +4,7 @@ import numpy as np
 
 from plml.ops.distances import Transformed
 from plml.ops.topk import row_blocks
-from plml.stages.lmnn import LmnnData, target_distances
+from plml.stages.lmnn_problem import LmnnData, target_distances
 
 
 def energies(data: LmnnData, M: np.ndarray, queries: np.ndarray, n_classes: int) -> np.ndarray:

@@ -22,7 +22,7 @@ from plml.backend.arrays import (
     total,
 )
 from plml.backend.threads import crew
-from plml.ops.pairs import PairOperator
+from plml.ops.pairs import PairOperator, Pairs
 from plml.ops.projections import (
     PsdMatrices,
     project_box,
@@ -70,7 +70,7 @@ class MetricsDual:
 
     Parameters
     ----------
-    pairs : PairOperator over ``triplets.pairs``
+    pairs : operator over ``triplets.pairs``
     triplets : Triplets
     regularization, pull : alpha_1, alpha_2
     center : (m, d, d) array of positive semidefinite matrices; by default zero
@@ -78,7 +78,7 @@ class MetricsDual:
 
     def __init__(
         self,
-        pairs: PairOperator,
+        pairs: Pairs,
         triplets: Triplets,
         regularization: float,
         pull: float,

@@ -42,19 +42,24 @@ def triplets_of_pairs(targets: np.ndarray, impostor_pairs: np.ndarray) -> Triple
     targets : (n, n_targets) integer array, -1 where absent
     impostor_pairs : (n_impostor_pairs, 2) integer array of rows (i, k)
     """
-    rows, columns = np.nonzero(targets >= 0)
-    target_pairs = np.column_stack([rows, targets[rows, columns]])
+    pairs = target_pairs(targets)
     target_ids = np.full(targets.shape, -1, dtype=np.int64)
-    target_ids[rows, columns] = np.arange(len(rows))
+    target_ids[targets >= 0] = np.arange(len(pairs))
     ids = target_ids[impostor_pairs[:, 0]]
     present = ids >= 0
-    impostor_ids = len(target_pairs) + np.arange(len(impostor_pairs))
+    impostor_ids = len(pairs) + np.arange(len(impostor_pairs))
     return Triplets(
-        np.concatenate([target_pairs, impostor_pairs]),
-        len(target_pairs),
+        np.concatenate([pairs, impostor_pairs]),
+        len(pairs),
         ids[present],
         np.broadcast_to(impostor_ids[:, None], ids.shape)[present],
     )
+
+
+def target_pairs(targets: np.ndarray) -> np.ndarray:
+    """Rows (i, j) of every target that is there, in the order of the instances."""
+    rows, columns = np.nonzero(targets >= 0)
+    return np.column_stack([rows, targets[rows, columns]])
 
 
 def check_targets(y: np.ndarray) -> None:
