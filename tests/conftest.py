@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ settings.load_profile("plml")
 def pytest_collection_modifyitems(items):
     """Whatever starts a cluster is slow."""
     for item in items:
-        if "cluster" in item.path.parts:
+        if "cluster" in item.path.relative_to(Path(__file__).parent).parts:
             item.add_marker(pytest.mark.slow)
 
 

@@ -426,3 +426,33 @@ def test_the_limit_is_that_of_the_command_and_not_of_the_library(files, monkeypa
     assert all(0 < soft < 2**40 for soft, _ in seen[1:])
     assert len(seen) == 3
     assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_no_output_replaces_an_input_or_another_output(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / name).write_bytes((files / name).read_bytes())
+    fit = ("fit", "train.csv", "--target", "grape", "--regularization", 1, "--bases", 3)
+    assert run(*fit, "-o", "m.skops") == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for command in (
+        ("predict", "m.skops", "test.csv", "-o", "m.skops"),
+        ("predict", "m.skops", "test.csv", "-o", "test.csv"),
+        ("explain", "m.skops", "test.csv", "-o", "test.csv"),
+        ("explain", "m.skops", "test.csv", "--picture", "m.skops"),
+        ("explain", "m.skops", "test.csv", "-o", "same.csv", "--picture", "same.csv"),
+        (*fit, "-o", "train.csv"),
+        (*fit, "-o", "same", "--checkpoint", "same"),
+    ):
+        capsys.readouterr()
+        assert run(*command) == 2, command
+        assert "itself; give another path" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_is_no_file_is_called_what_it_is(tmp_path, capsys):
+    assert run("fit", tmp_path, "--target", "y") == 2
+    assert "is a folder" in capsys.readouterr().err
+    os.mkfifo(tmp_path / "pipe")
+    assert run("fit", tmp_path / "pipe", "--target", "y") == 2
+    assert "is a pipe or a device" in capsys.readouterr().err

@@ -27,11 +27,15 @@ def test_continuous_integration_runs_what_the_readme_shows():
     block = re.search(r"^## Work on it$.*?^```\n(.*?)^```", readme, re.M | re.S)
     shown = [line.split("#")[0].strip() for line in block[1].splitlines()]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    run = [line for line in script if line.startswith("make ")]
+    lines = [line for line in script if line and not line.startswith("#")]
     assert shown == ["make demo", "make test"]
-    assert run[: len(shown)] == [f'{command} VENV="$venv"' for command in shown]
-    assert "set -euo pipefail" in script  # whichever fails, all of it fails
-    assert not any(re.match(r"\s*export\b|\w+=", line) for line in script if "venv=" not in line)
+    assert lines[: 4 + len(shown)] == [
+        "set -euo pipefail",  # whichever fails, all of it fails
+        'cd "$(dirname "$0")/.."',
+        'venv="$(mktemp -d)/venv"',
+        """trap 'rm -rf "$(dirname "$venv")"' EXIT""",
+        *(f'{command} VENV="$venv"' for command in shown),
+    ]
 
 
 def test_no_word_of_a_release_before_there_is_one():

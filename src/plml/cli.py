@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plml import __version__
-from plml.cli_tables import FIT_LIMITS, add_table_commands
+from plml.cli_tables import FIT_OPTIONS, add_table_commands
 from plml.estimators._gaps import GapWarning
 from plml.files import check_destination
 from plml.install import install
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _show_warning(command: str, message: Warning | str, *_: Any, **__: Any) -> None:
     """One line, without the source that Python would show, in the words of the command."""
     if isinstance(message, GapWarning):
-        message = message.on_the_command_line(FIT_LIMITS if command == "fit" else {})
+        message = message.on_the_command_line(FIT_OPTIONS if command == "fit" else {})
     print(f"warning: {message}", file=sys.stderr)
 
 

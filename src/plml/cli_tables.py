@@ -1,15 +1,17 @@
 """``plml fit``, ``predict``, ``evaluate`` and ``explain``: a table in, a model or a table out."""
 
 import argparse
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plml.columns import pandas
-from plml.files import bounded_memory, check_destination
+from plml.files import bounded_memory, check_destination, is_stream
 from plml.progress import plan, stage, work
 
 if TYPE_CHECKING:
@@ -20,7 +22,22 @@ if TYPE_CHECKING:
 #: Stages of the commands.
 _LOADING, _READING, _SAVING = "reading the model", "reading the table", "saving the model"
 #: Options of ``plml fit`` by the parameters that they set.
-FIT_LIMITS = {"max_iter": "--max-iter", "tol": "--tol"}
+FIT_OPTIONS = {
+    "max_iter": "--max-iter",
+    "tol": "--tol",
+    "regularization": "--regularization",
+    "n_bases": "--bases",
+    "n_neighbors": "--neighbors",
+    "device": "--device",
+}
+#: Paths of the commands, the ones that are read first.
+_PATHS = {
+    "model": "the model",
+    "table": "the table",
+    "out": "the output",
+    "checkpoint": "the checkpoint",
+    "picture": "the picture",
+}
 #: Rows that are predicted before the progress is told.
 _BLOCK = 8192
 
@@ -125,35 +142,64 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="do not show the progress")
 
 
+def _check_distinct(options: argparse.Namespace) -> None:
+    """Refuse an output that would replace an input, or another output."""
+    taken: dict[Path, str] = {}
+    for name, what in _PATHS.items():
+        path = getattr(options, name, None)
+        if path is None or not path.parent.is_dir() or (path.exists() and is_stream(path)):
+            continue
+        path = path.resolve()
+        if path in taken:
+            raise ValueError(f"--{name} {path.name} is {taken[path]} itself; give another path")
+        taken[path] = what
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """Errors about parameters, in the words of the command."""
+    try:
+        yield
+    except ValueError as error:
+        message = str(error)
+        for name, option in FIT_OPTIONS.items():
+            message = re.sub(rf"The '{name}' parameter of \w+", option, message)
+            message = re.sub(rf"\b{name}=", f"{option} ", message)
+            message = re.sub(rf"\bset {name}\b", f"set {option}", message)
+        if message == str(error):
+            raise
+        raise ValueError(message) from error
+
+
 def _fit(options: argparse.Namespace) -> int:
     from plml import tabular
 
     check_destination(options.out, "--out")
-    for option in ("out", "checkpoint"):
-        path = getattr(options, option)
-        if path is not None and path.resolve() == options.table.resolve():
-            raise ValueError(f"--{option} {path} is the table itself; give another path")
     if options.checkpoint is not None:
         check_destination(options.checkpoint, "--checkpoint", kept=True)
+    _check_distinct(options)
+    if not 0 <= options.seed < 2**32:
+        raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {options.seed}")
     with work(not options.quiet):
         plan({_READING: 2, tabular.ENCODING: 1, tabular.LEARNING: 95, _SAVING: 2})
         with stage(_READING):
             table = _table(options.table)
-        model = tabular.fit(
-            table,
-            options.target,
-            str(options.table),
-            regularization=options.regularization,
-            missing=options.missing,
-            drop=tuple(options.drop),
-            checkpoint=options.checkpoint,
-            tol=options.tol,
-            max_iter=options.max_iter,
-            n_bases=options.bases,
-            n_neighbors=options.neighbors,
-            device=options.device,
-            random_state=options.seed,
-        )
+        with _in_options():
+            model = tabular.fit(
+                table,
+                options.target,
+                str(options.table),
+                regularization=options.regularization,
+                missing=options.missing,
+                drop=tuple(options.drop),
+                checkpoint=options.checkpoint,
+                tol=options.tol,
+                max_iter=options.max_iter,
+                n_bases=options.bases,
+                n_neighbors=options.neighbors,
+                device=options.device,
+                random_state=options.seed,
+            )
         with stage(_SAVING):
             model.save(options.out)
     _print_fitted(model, len(table), options)
@@ -178,6 +224,7 @@ def _print_fitted(model: "Model", n_rows: int, options: argparse.Namespace) -> N
 def _predict(options: argparse.Namespace) -> int:
     if options.out is not None:
         check_destination(options.out, "--out")
+    _check_distinct(options)
     with work(not options.quiet, passing=True):
         _plan_to({"predicting": 10, "shares": 10 * options.proba})
         model, table = _read(options)
@@ -222,6 +269,7 @@ def _explain(options: argparse.Namespace) -> int:
     for path, option in ((options.out, "--out"), (options.picture, "--picture")):
         if path is not None:
             check_destination(path, option)
+    _check_distinct(options)
     with work(not options.quiet, passing=True):
         _plan_to({"explaining": 5})
         model, table = _read(options)

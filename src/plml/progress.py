@@ -269,7 +269,8 @@ def study_progress() -> Iterator[Callable[[Any], None]]:
             text = f"{state.done} done, {len(state.running)} running, {state.left} left"
             if state.failed:
                 text += f", {state.failed} failed"
-            advance(f"{text}  {running}".strip(), state.done / max(total, 1), state.seconds_left)
+            settled = (state.done + state.failed) / max(total, 1)
+            advance(f"{text}  {running}".strip(), settled, state.seconds_left)
 
         yield show
 

@@ -168,6 +168,10 @@ _PARTS = (list, list, str)
 def read_table(path: Path) -> "pd.DataFrame":
     """A CSV or Parquet file."""
     if not path.is_file():
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; give the path of a table")
+        if path.exists():
+            raise ValueError(f"{path} is a pipe or a device; a table has to be in a file")
         raise ValueError(f"there is no file {path}")
     try:
         table = _read(path)
@@ -261,7 +265,7 @@ def fit(
     with stage(ENCODING):
         rows = _encoded(pipeline, columns.tidy(features, name), name)
     with stage(LEARNING, named=False):
-        classifier.fit(rows, _plain(labels), checkpoint=checkpoint)
+        classifier.fit(rows, _plain(labels, f"{name}: column {target!r}"), checkpoint=checkpoint)
     return Model(pipeline, target, columns)
 
 
@@ -306,7 +310,12 @@ def _target(table: "pd.DataFrame", target: str, name: str) -> "pd.Series":
     return labels
 
 
-def _plain(labels: "pd.Series") -> np.ndarray:
-    """Labels as NumPy values: strings, booleans or integers."""
+def _plain(labels: "pd.Series", where: str) -> np.ndarray:
+    """Labels as NumPy values: strings, booleans or whole numbers."""
     values = labels.to_numpy()
+    if values.dtype.kind == "f" and np.any(values != np.floor(values)):
+        raise ValueError(
+            f"{where} holds numbers that are not whole, and classes are needed; name another "
+            "--target, or cut the numbers into classes"
+        )
     return np.array([str(v) for v in values]) if values.dtype.kind not in "biuf" else values

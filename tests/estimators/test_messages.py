@@ -1,5 +1,6 @@
 """Advice can be followed where it is given."""
 
+import re
 import warnings
 
 import numpy as np
@@ -33,22 +34,33 @@ SELECTING = [PLMLCV(regularizations=(1.0,), n_bases=2), GLML(), KernelSVM()]
 class TestFolds:
     def test_classes_too_small_for_any_fold(self, rng, model):
         X, y = rng.normal(size=(6, 2)), np.array(["a", "b", "c", "d", "e", "f"])
-        with pytest.raises(ValueError, match=r"cv=2|single member|at least one class") as caught:
+        with pytest.raises(ValueError, match=r"needs a class with more rows|at least one class"):
+            model.fit(X, y)
+        with pytest.raises(ValueError) as caught:
             model.fit(X, y)
         assert "n_splits" not in str(caught.value)
 
     def test_a_fold_with_one_class(self, rng, model):
         """Its only row of the other class is tested: the message names what is left."""
         X, y = rng.normal(size=(20, 2)), np.array(["ill"] + ["well"] * 19)
-        with pytest.raises(ValueError, match="leaves one class to train on, 'well'") as caught:
+        with pytest.raises(ValueError, match="has one class to train on, 'well'") as caught:
             model.fit(X, y)
-        assert "n_splits" not in str(caught.value)
-        assert "more rows" in str(caught.value)
+        message = str(caught.value)
+        assert "'ill' has 1; give more of those" in message
+        assert re.search(r"set (regularization|metric_shrinkage|kernels and Cs) yourself", message)
+        assert "n_splits" not in message
+        assert "cv=" not in message  # which nobody has set
+
+    def test_more_folds_than_the_largest_class_has_rows(self, rng, model):
+        X, y = rng.normal(size=(20, 2)), np.arange(20) % 2
+        with pytest.raises(ValueError, match="lower cv=40, or set"):
+            model.set_params(cv=40).fit(X, y)
+        model.set_params(cv=2)
 
     def test_a_fold_of_the_users_own(self, rng, model):
         X, y = rng.normal(size=(20, 2)), np.arange(20) // 10
         split = [(np.arange(10), np.arange(10, 20))]
-        with pytest.raises(ValueError, match="leaves one class to train on, '0'"):
+        with pytest.raises(ValueError, match="has one class to train on, '0'"):
             model.set_params(cv=split).fit(X, y)
         model.set_params(cv=2)
 
@@ -100,8 +112,17 @@ def test_the_command_line_gives_advice_in_its_own_options(rng, tmp_path, capsys,
     assert any("or --tol (now 1e-05)" in line for line in said)
     assert main([*command, "--regularization", "1"]) == 0
     assert "stopped at" not in capsys.readouterr().err
-    assert main([*command, "--max-iter", "0"]) == 2
-    assert "max_iter" in capsys.readouterr().err
+    for option, value in (("--max-iter", "0"), ("--regularization", "-1"), ("--bases", "0")):
+        assert main([*command, option, value]) == 2
+        error = capsys.readouterr().err
+        assert f"{option} must be" in error
+        assert "parameter of" not in error
+    assert main([*command, "--seed", "-3"]) == 2
+    assert "--seed must be between" in capsys.readouterr().err
+    assert main([*command, "--neighbors", "500", "--regularization", "1"]) == 2
+    assert "--neighbors 500 is more than" in capsys.readouterr().err
+    assert main(["fit", "t.csv", "--target", "a", "--quiet"]) == 2
+    assert "column 'a' holds numbers that are not whole" in capsys.readouterr().err
 
 
 def test_one_class_in_a_fold_on_the_command_line(tmp_path, capsys, monkeypatch):
@@ -110,6 +131,8 @@ def test_one_class_in_a_fold_on_the_command_line(tmp_path, capsys, monkeypatch):
     (tmp_path / "t.csv").write_text("\n".join(["a,b,state", *rows]))
     assert main(["fit", "t.csv", "--target", "state", "--quiet"]) == 2
     error = capsys.readouterr().err
-    assert "leaves one class to train on, 'well'" in error
+    assert "has one class to train on, 'well': of the rows 'ill' has 1" in error
+    assert "or set --regularization yourself" in error
     assert "n_splits" not in error
+    assert "cv=" not in error
     assert main(["fit", "t.csv", "--target", "state", "--quiet", "--regularization", "1"]) == 0

@@ -37,6 +37,7 @@ from plml.estimators._graphs import (
 )
 from plml.estimators._state import of_one_fit, refitted
 from plml.estimators._validation import (
+    check_kinds,
     largest_safe,
     points,
     positive_integer,
@@ -72,7 +73,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     _span_basis: np.ndarray | None = None
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, **unknown: Any) -> Self:
         """Learn the metric.
 
         Parameters
@@ -100,6 +101,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_device(self._device)
         tensor = X
         X, classes, codes = training_data(self, X, y)
+        X = X.copy()  # whoever changes the array later does not change the model
         if self.n_neighbors > len(X):
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} is more than the {len(X)} training rows"
@@ -304,6 +306,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         squared : return squared distances
         """
         check_is_fitted(self)
+        check_kinds(pairs, None)
         given, pairs = pairs, on_host(pairs)
         if pairs.ndim != 3 or pairs.shape[1] != 2:
             raise ValueError(
@@ -332,6 +335,8 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self)
 
         def metric(u: Any, v: Any, squared: bool = False) -> float:
+            for point in (u, v):
+                check_kinds(point, None)
             u, v = np.asarray(u), np.asarray(v)
             if u.ndim != 1 or u.shape != v.shape:
                 raise ValueError(f"give two points of one dimension, got {u.shape} and {v.shape}")

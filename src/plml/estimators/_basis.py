@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from plml.backend.arrays import Array, device, like, on_host
+from plml.backend.arrays import Array, device, like, namespace, on_host
 from plml.estimators._base import NeighborClassifier, follow
 from plml.estimators._state import of_one_fit
 from plml.explanation import Explanation
@@ -81,13 +81,15 @@ class BasisMetricClassifier(NeighborClassifier):
     def index_vectors(self) -> np.ndarray:
         """(x_j, q_j) for every training instance, q_jb = x_j^T M_b x_j: (n_samples, d + m).
 
-        The nearest training instance of a query under its local metric is the one with the
-        largest inner product between its index vector and the query's ``query_vectors`` row:
-        d^2 = x^T M(x) x - <query, index>. Any inner-product index can serve it.
+        Points are taken about the mean of the training instances, which keeps the products
+        accurate wherever the data lies. The nearest training instance of a query under its local
+        metric is the one with the largest inner product between its index vector and the query's
+        ``query_vectors`` row: d^2 = x^T M(x) x - <query, index>. Any inner-product index can serve
+        it.
         """
         check_is_fitted(self)
         with self._threads():
-            return index_vectors(self._fit_X, self.basis_metrics_)
+            return index_vectors(self._about_the_mean(self._fit_X), self.basis_metrics_)
 
     @of_one_fit
     def query_vectors(self, X: Any = None) -> np.ndarray:
@@ -101,13 +103,21 @@ class BasisMetricClassifier(NeighborClassifier):
         queries = None if X is None else self._validate_queries(X)
         with self._threads():
             weights = self._weights(queries)
-            points = like(self._fit_X if queries is None else queries, weights)
+            points = self._about_the_mean(self._fit_X if queries is None else queries)
+            points = like(points, weights)
             vectors = query_vectors(points, weights, like(self.basis_metrics_, weights))
             return follow(vectors, X)
 
+    def _about_the_mean(self, X: Array) -> Array:
+        center = self._fit_X.mean(axis=0, dtype=np.float64)
+        xp = namespace(X)
+        return xp.astype(X - like(center, X, xp.float64), X.dtype)
+
     @of_one_fit
     def local_importance(self, X: Any = None) -> np.ndarray:
-        """How much each feature matters at each point, (n_queries, n_features); rows sum to one.
+        """How much each feature matters at each point, (n_queries, n_features).
+
+        Rows sum to one, or to zero where the metric vanishes.
 
         The share of the feature in the diagonal of M(x), in units of its spread in the training
         data: what a difference of one standard deviation in it alone adds to the squared distance.
@@ -146,13 +156,16 @@ class BasisMetricClassifier(NeighborClassifier):
         with self._threads():
             weights = on_host(self._weights(None if X is None else queries))
         values = self._fit_X[neighbors]
-        voters = neighbors[:, : self.n_neighbors]
-        if neighbors.shape[1] < self.n_neighbors:
-            voters = on_host(self._found(X, self.n_neighbors)[1])
-        votes = vote(self._fit_codes[voters], len(self.classes_))
+        if X is None:
+            voters = neighbors[:, : self.n_neighbors]
+            if neighbors.shape[1] < self.n_neighbors:
+                voters = on_host(self._found(X, self.n_neighbors)[1])
+            codes = vote(self._fit_codes[voters], len(self.classes_)).argmax(axis=1)
+        else:
+            codes = on_host(self._predict_codes(queries))
         names = getattr(self, "feature_names_in_", None)
         return Explanation(
-            predictions=self.classes_[votes.argmax(axis=1)],
+            predictions=self.classes_[codes],
             neighbors=neighbors,
             labels=self.classes_[self._fit_codes[neighbors]],
             squared_distances=squared,

@@ -1,6 +1,7 @@
 """Folds of an inner cross-validation, checked before the work starts."""
 
 import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,9 @@ from sklearn.model_selection import check_cv
 
 Split = tuple[np.ndarray, np.ndarray]
 
-_CURE = "give the class more rows, or set the parameter instead of selecting it"
-
 
 def checked_splits(
-    cv: Any, X: Any, y: np.ndarray, classes: np.ndarray, n_neighbors: int = 1
+    cv: Any, X: Any, y: np.ndarray, classes: np.ndarray, selected: str, n_neighbors: int = 1
 ) -> list[Split]:
     """Rows to train on and rows to test on, for every fold.
 
@@ -21,28 +20,39 @@ def checked_splits(
     cv : scikit-learn's meaning
     X, y : instances and class codes
     classes : (n_classes,) names of the classes, for messages
+    selected : what the cross-validation is for, as a user may set it instead
     n_neighbors : that vote in a fold
     """
-    splits = _split(cv, X, y, classes)
+    splits = _split(cv, X, y, classes, selected)
     everyone = np.arange(len(y))
     smallest = min((len(everyone[train]) for train, _ in splits), default=0)
     if smallest <= n_neighbors or any(len(test) == 0 for _, test in splits):
         raise ValueError(
-            f"cv gives {len(splits)} folds, the smallest with {smallest} rows to train on; "
-            f"every fold needs more than n_neighbors={n_neighbors} training rows and a test row"
+            f"cv gives {len(splits)} folds, the smallest with {smallest} rows to train on; every "
+            f"fold needs more than n_neighbors={n_neighbors} training rows and a test row: "
+            f"{_cure('more rows', cv, selected)}"
         )
     for number, (train, _) in enumerate(splits, 1):
         left = np.unique(y[train])
         if len(left) < 2:
+            others = np.setdiff1d(np.arange(len(classes)), left)
+            sizes = np.bincount(y, minlength=len(classes))
+            scarce = ", ".join(f"{str(classes[c])!r} has {sizes[c]}" for c in others[:5])
             raise ValueError(
-                f"fold {number} of the cross-validation (cv={cv!r}) leaves one class to train on, "
-                f"{str(classes[left[0]])!r}; {_CURE}"
+                f"fold {number} of the cross-validation that selects {selected} has one class to "
+                f"train on, {str(classes[left[0]])!r}: of the rows {scarce}; "
+                f"{_cure('more of those', cv, selected)}"
             )
     return splits
 
 
-def _split(cv: Any, X: Any, y: np.ndarray, classes: np.ndarray) -> list[Split]:
-    """The folds, with errors that speak of cv and of the classes as the user knows them."""
+def _cure(missing: str, cv: Any, selected: str) -> str:
+    fewer = f", lower cv={cv}" if isinstance(cv, Integral) and int(cv) > 2 else ""
+    return f"give {missing}{fewer}, or set {selected} yourself"
+
+
+def _split(cv: Any, X: Any, y: np.ndarray, classes: np.ndarray, selected: str) -> list[Split]:
+    """The folds, with errors that speak of the classes as the user knows them."""
     try:
         with warnings.catch_warnings():
             # A class that is missing from some fold is no reason to stop.
@@ -53,7 +63,8 @@ def _split(cv: Any, X: Any, y: np.ndarray, classes: np.ndarray) -> list[Split]:
         if "n_splits" not in str(error):
             raise
         raise ValueError(
-            f"cross-validation with cv={cv!r} needs a class with that many rows; the largest, "
-            f"{str(classes[sizes.argmax()])!r}, has {sizes.max()}; {_CURE}"
+            f"the cross-validation that selects {selected} needs a class with more rows: the "
+            f"largest, {str(classes[sizes.argmax()])!r}, has {sizes.max()}; "
+            f"{_cure('more rows', cv, selected)}"
         ) from error
     return [(np.asarray(train), np.asarray(test)) for train, test in found]

@@ -11,6 +11,8 @@ from scipy import sparse
 Search = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 
 _FIRST_LOOK = 16
+#: Relative; a distance that was returned once is within the radius of the same size.
+_ROUNDING = 1e-12
 
 
 def within_radius(
@@ -32,7 +34,7 @@ def within_radius(
     left, k = np.arange(n_queries), min(_FIRST_LOOK, n_rows)
     while len(left):
         squared, indices = search(left, k)
-        inside = squared <= radius**2
+        inside = np.sqrt(squared) <= radius * (1.0 + _ROUNDING)
         done = ~inside[:, -1] if k < n_rows else np.ones(len(left), dtype=bool)
         for place in np.flatnonzero(done):
             near = np.flatnonzero(inside[place])

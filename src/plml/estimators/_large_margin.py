@@ -28,6 +28,7 @@ from plml.progress import plan, solver_stage, stage
 from plml.solvers.problem import NOTHING_KEPT, Callback, Keep, history_arrays
 from plml.stages.metrics import Metrics, learn_metrics
 from plml.stages.neighbors import NEEDED, Neighbors, can_approximate
+from plml.stages.search import vanishing
 from plml.stages.triplets import Triplets, check_targets, neighbor_triplets
 
 #: Stages as progress and callbacks name them.
@@ -85,7 +86,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
         **unknown: Any,
     ) -> Self:
@@ -223,6 +224,8 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         yield from self._gap_trouble("stage 2 (metrics)", self.dual_gap_, "metrics" in self._cut)
         if self.dual_gap_ <= self.tol:
             yield from zero_metric(self.basis_metrics_)
+            if self.basis_metrics_.any() and isinstance(self.weights_, np.ndarray):
+                yield from flat_rows(self.weights_, self.basis_metrics_)
 
     def _gap_trouble(self, stage: str, gap: float, cut: bool = False) -> Iterator[Warning]:
         if gap > self.tol:
@@ -253,7 +256,18 @@ def zero_metric(M: np.ndarray) -> Iterator[Warning]:
         yield UserWarning(
             "the learned metric is zero, so neighbours are the Euclidean ones: same-class "
             "neighbours are no nearer than other-class ones; check the labels, the features and "
-            "their scale, or weaken the pull or the penalty"
+            "their scale, or lower pull or regularization"
+        )
+
+
+def flat_rows(weights: np.ndarray, M: np.ndarray) -> Iterator[Warning]:
+    """A warning where the metrics of some rows vanish."""
+    flat = int(vanishing(weights, np.trace(M, axis1=1, axis2=2, dtype=np.float64)).sum())
+    if flat:
+        yield UserWarning(
+            f"at {flat} of the {len(weights)} training rows the learned metric is zero, so "
+            "distances there are zero and neighbours are the Euclidean ones; lower pull or "
+            "regularization, or take fewer bases"
         )
 
 

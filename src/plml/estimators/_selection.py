@@ -73,7 +73,9 @@ def cross_validate_path(
     cv : scikit-learn's meaning
     tol : relative gap within the folds
     """
-    splits = _kept_splits(keep, lambda: checked_splits(cv, X, y, classes, estimator.n_neighbors))
+    splits = _kept_splits(
+        keep, lambda: checked_splits(cv, X, y, classes, "regularization", estimator.n_neighbors)
+    )
     to_do = [i for i in range(len(splits)) if not keep.knows(f"fold {i}")]
     jobs = _fold_paths(estimator, X, y, [splits[i] for i in to_do], values, tol, n_jobs)
     names = [f"cross-validation: fold {i + 1} of {len(splits)}" for i in range(len(splits))]

@@ -32,7 +32,11 @@ def refitted(estimator: Any) -> Iterator[Any]:
         # scikit-learn looks for these on the estimator, to take them away.
         before.update({name: vars(model)[name] for name in CONTEXT if name in vars(model)})
         raise
-    parameters = {name: vars(estimator)[name] for name in estimator.get_params(deep=False)}
+    parameters = {
+        name: vars(estimator)[name]
+        for name in estimator.get_params(deep=False)
+        if name in vars(estimator)
+    }
     names = tuple(sorted(set(vars(model)) - given - set(CONTEXT)))
     estimator.__dict__ = {**vars(model), **parameters, "_fitted_names": names}
 

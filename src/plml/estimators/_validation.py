@@ -94,8 +94,9 @@ def class_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def finite(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
     """X, where every entry is a number."""
-    if np.isfinite(X.sum(dtype=np.float64)):  # one pass; a sum that overflows is looked at again
-        return X
+    with np.errstate(invalid="ignore"):
+        if np.isfinite(X.sum(dtype=np.float64)):  # a sum that overflows is looked at again
+            return X
     bad = ~np.isfinite(X)
     if not bad.any():
         return X
@@ -164,11 +165,14 @@ def check_kinds(X: Any, names: np.ndarray | None) -> None:
 
 
 def check_labels(y: Any) -> None:
-    """Refuse masks: what lies beneath them would be taken for labels."""
+    """Refuse masks, and missing values that cannot be compared: they are no labels."""
     if _is_masked(y):
         raise ValueError(
             "y is a masked array, and masked entries are missing labels; drop these rows"
         )
+    if str(getattr(y, "dtype", "")).startswith("string") and y.isna().any():
+        row = int(np.flatnonzero(y.isna())[0])
+        raise ValueError(f"y has missing labels, the first in row {row}; drop these rows")
 
 
 def _is_masked(values: Any) -> bool:

@@ -133,7 +133,7 @@ class GLML(OwnMetricClassifier):
 
     def _cross_validate(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Accuracy of every value on held-out rows, all of them or a random part."""
-        splits = checked_splits(self.cv, X, y, self.classes_, self.n_neighbors)
+        splits = checked_splits(self.cv, X, y, self.classes_, "metric_shrinkage", self.n_neighbors)
         random = check_random_state(self.random_state)
         share = self.max_selection_samples / sum(len(test) for _, test in splits)
         exponents = 1.0 - np.array(METRIC_SHRINKAGES)

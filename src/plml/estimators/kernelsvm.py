@@ -118,7 +118,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, **unknown: Any) -> Self:
         """Select the kernel and C, then train on all data.
 
         Parameters
@@ -167,18 +167,14 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
 
     @of_one_fit
     def predict(self, X: Any) -> np.ndarray:
-        """The class with the largest decision value; the first where half of the digits agree.
+        """The class with the largest decision value.
 
         Parameters
         ----------
         X : (n_queries, n_features) array or data frame
         """
         check_is_fitted(self)
-        values = self._decide(X)
-        largest = values.max(axis=1, keepdims=True)
-        rounding = np.sqrt(np.finfo(self._support_vectors.dtype).eps)
-        ties = values >= largest - rounding * np.maximum(np.abs(largest), 1.0)
-        return self.classes_[ties.argmax(axis=1)]
+        return self.classes_[self._decide(X).argmax(axis=1)]
 
     @of_one_fit
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -192,14 +188,22 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         return softmax(self._decide(X) / self.temperature_, axis=1)
 
     def _decide(self, X: Any) -> np.ndarray:
-        X = query_data(self, X)
-        parameters = self._kernel_parameters(self.best_params_["kernel"])
+        """Decision values; where rounding could decide, those of the query by itself."""
+        X = query_data(self, X) / self.scale_
         result = np.empty((len(X), len(self.classes_)))
         with limit_threads(None):
             for block in row_blocks(len(X), len(self._support_vectors)):
-                values = kernel_values(parameters, X[block] / self.scale_, self._support_vectors)
-                result[block] = values @ self._coefficients + self._intercepts
+                result[block] = self._values(X[block])
+            largest, second = -np.partition(-result, 1, axis=1)[:, :2].T
+            rounding = np.sqrt(np.finfo(X.dtype).eps) * np.maximum(np.abs(largest), 1.0)
+            for row in np.flatnonzero(largest - second <= rounding):
+                result[row] = self._values(X[row : row + 1])[0]
         return result
+
+    def _values(self, X: np.ndarray) -> np.ndarray:
+        parameters = self._kernel_parameters(self.best_params_["kernel"])
+        values = kernel_values(parameters, X, self._support_vectors)
+        return values @ self._coefficients + self._intercepts
 
     def _candidates(self) -> list[tuple[str, float]]:
         kernels, Cs = list(self.kernels), np.asarray(self.Cs)
@@ -226,7 +230,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         """Accuracy of every candidate on every fold; one Gram matrix a kernel."""
         rows = self._selection_rows(y)
         X, y = X[rows], y[rows]
-        splits = checked_splits(self.cv, X, y, self.classes_)
+        splits = checked_splits(self.cv, X, y, self.classes_, "kernels and Cs")
         n_classes = len(self.classes_)
         held_out: dict[tuple[str, float], list[np.ndarray]] = {}
         for kernel in dict.fromkeys(name for name, _ in candidates):

@@ -15,9 +15,15 @@ from plml.stages.neighbors import euclidean_neighbors
 #: One eigenvector in so many makes the lower bound of a query's own metric.
 _SHARE_OF_DIRECTIONS = 8
 #: A metric whose trace is this small a share of the others' is zero but for rounding.
-VANISHING = 1e-10
+VANISHING = 1e-13
 #: Candidates beyond those wanted that an approximate search is asked for.
 _SPARE_CANDIDATES = 8
+
+
+def vanishing(weights: Array, traces: Array) -> Array:
+    """Where sum_b W_ib M_b is zero but for rounding: (n, m) weights, (m,) traces of the M_b."""
+    xp = namespace(weights)
+    return xp.astype(weights, xp.float64, copy=False) @ traces <= VANISHING * xp.max(traces)
 
 
 def index_vectors(X: Array, M: Array) -> Array:
@@ -106,9 +112,7 @@ class LocalMetricIndex:
 
     def curved(self, weights: Array) -> Array:
         """Where the metric does not vanish: its trace is more than rounding leaves of the bases."""
-        xp = namespace(weights)
-        traces = xp.astype(weights, xp.float64, copy=False) @ self._traces
-        return traces > VANISHING * xp.max(self._traces)
+        return ~vanishing(weights, self._traces)
 
     def inner_products(
         self, Q: Array, weights: Array, n_neighbors: int
