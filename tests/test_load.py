@@ -5,6 +5,7 @@ import gc
 import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_info
 
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, SML, BoostMetric, KernelSVM
-from plml.backend.threads import limit_threads, one_blas_thread
+from plml.backend.threads import _blas, crew, limit_threads, one_blas_thread
 
 
 @pytest.fixture(scope="module")
@@ -283,6 +284,98 @@ def test_a_process_forked_during_a_fit_answers_or_refuses(name):
     assert (answers["hung"], answers["wrong"]) == (0, 0), answers
     assert answers["refused"] > 0
     assert sum(answers.values()) == 25
+
+
+FORKING = """
+import os, threading, time
+import numpy as np
+from plml import PLML
+
+rng = np.random.default_rng(0)
+y = np.arange(900) % 3
+X = rng.normal(size=(900, 60)) + 2.0 * np.eye(3, 60)[y]
+model = PLML(n_bases=5, random_state=0, tol=0.1).fit(X, y)
+
+def work():
+    PLML(n_bases=5, random_state=0, tol=0.1).fit(X, y)
+    for _ in range(20):
+        model.predict(X)
+
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+n_forks = 0
+while thread.is_alive() and n_forks < 200:
+    time.sleep(float(rng.uniform(0, 0.02)))
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    n_forks += 1
+thread.join(60)
+print(n_forks, thread.is_alive(), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fit_goes_on_where_its_process_forks():
+    """OpenBLAS ends its threads when a process forks, also those that another thread waits for."""
+    threads = dict.fromkeys(["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"], "2")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKING],
+        env={**os.environ, **threads},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    n_forks, hangs = done.stdout.split()
+    assert int(n_forks) > 20
+    assert hangs == "False"
+
+
+def test_crews_beside_the_main_thread():
+    """Their size does not come from BLAS, whose own threads are left alone there."""
+
+    def sizes(n_jobs):
+        with limit_threads(n_jobs), limit_threads(None), crew() as outer:
+            threads = shared_blas_threads()
+
+            def nested(_):
+                with limit_threads(None), crew() as inner:
+                    return inner.size
+
+            return outer.size, outer.map(nested, range(4)), threads
+
+    def of_openblas(n_jobs):
+        with limit_threads(n_jobs):
+            return shared_blas_threads()
+
+    before = blas_threads()
+    with ThreadPoolExecutor(1) as thread:
+        for n_jobs in (1, 3):
+            size, inner, threads = thread.submit(sizes, n_jobs).result()
+            assert (size, set(inner), set(threads)) == (n_jobs, {1}, {1})
+        if any(pool.get("threading_layer") == "pthreads" for pool in threadpool_info()):
+            assert set(thread.submit(of_openblas, 2).result()) == {1}
+    assert blas_threads() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_computation_that_forks_itself_ends_in_both_processes():
+    """Even if another thread had the lock at that moment."""
+    computation = limit_threads(1)
+    computation.__enter__()
+    with ThreadPoolExecutor(1) as other:
+        other.submit(_blas._lock.acquire).result()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            computation.__exit__(None, None, None)
+            os._exit(0)
+        _blas._lock.release()
+    computation.__exit__(None, None, None)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_process_forked_between_fits_answers(blobs):

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from contextvars import copy_context
-from threading import Lock, get_ident
+from contextvars import ContextVar, copy_context
+from threading import Lock, current_thread, get_ident, main_thread
 from typing import Any, TypeVar
 
 from joblib import effective_n_jobs
@@ -14,6 +14,8 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 #: Where this module was imported; a process with another number was forked from it.
 _process = os.getpid()
+#: Threads of a crew, where the number that BLAS has does not say it.
+_crew_size: ContextVar[int | None] = ContextVar("crew_size", default=None)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,6 +25,17 @@ def _is_of_a_thread(library: Any) -> bool:
     """Whether every thread has a number of its own: OpenBLAS on OpenMP, in threadpoolctl >= 3.8."""
     layer = getattr(library, "threading_layer", None)
     return layer == "openmp" and hasattr(library, "clear_controlling_thread")
+
+
+def _has_a_pool(library: Any) -> bool:
+    """Whether BLAS keeps threads of its own, as OpenBLAS does without OpenMP."""
+    return getattr(library, "threading_layer", None) == "pthreads"
+
+
+def _number_of(libraries: list[Any]) -> int:
+    """How many threads BLAS has; what the whole process shares comes before what a thread has."""
+    shared = [library for library in libraries if not _is_of_a_thread(library)]
+    return max((library.num_threads for library in shared or libraries), default=1)
 
 
 def _set_threads(libraries: Iterable[tuple[Any, int]]) -> None:
@@ -51,25 +64,32 @@ class _Blas:
         self._first: dict[str, tuple[Any, int]] = {}
 
     def start_anew(self) -> None:
-        """In a forked process, where whoever had the lock is gone."""
-        self._lock, self._holders, self._first = Lock(), Counter(), {}
+        """In a forked process, where the other holders are gone, and perhaps one with the lock."""
+        me = get_ident()
+        self._lock, self._holders = Lock(), +Counter({me: self._holders[me]})
+        if not self._holders[me]:
+            self._first = {}
 
     @contextmanager
-    def held_to(self, n_threads: int, of: str = "") -> Iterator[int]:
+    def held_to(
+        self, n_threads: int, of: str = "", which: Callable[[Any], bool] = lambda library: True
+    ) -> Iterator[int]:
         """Hold the BLAS that belongs to a package, or all of it; how many threads it had before."""
         libraries = ThreadpoolController().select(user_api="blas").lib_controllers
         libraries = [library for library in libraries if of in library.filepath]
-        own = [(library, library.num_threads) for library in libraries if _is_of_a_thread(library)]
-        shared = [library for library in libraries if not _is_of_a_thread(library)]
+        held = [library for library in libraries if which(library)]
+        own = [(library, library.num_threads) for library in held if _is_of_a_thread(library)]
+        shared = [library for library in held if not _is_of_a_thread(library)]
         me = get_ident()
         with self._lock:
+            before = _number_of(libraries)
             found = [(library, library.num_threads) for library in shared]
             for library, count in found:
                 self._first.setdefault(library.filepath, (library, count))
             self._holders[me] += 1
-            _set_threads((library, n_threads) for library in libraries)
+            _set_threads((library, n_threads) for library in held)
         try:
-            yield max((count for _, count in found or own), default=1)
+            yield before
         finally:
             with self._lock:
                 self._holders[me] -= 1
@@ -116,8 +136,7 @@ class _Work:
         others = sum(count for thread, count in self._threads.items() if thread != me)
         self._torn = self._torn or others > 0
         self._threads = Counter({me: self._threads[me]})
-        if not self._threads[me]:
-            _blas.start_anew()
+        _blas.start_anew()
 
 
 _work = _Work()
@@ -132,14 +151,32 @@ def limit_threads(n_jobs: int | None) -> Iterator[None]:
     A forked process inherits OpenMP's idea of its threads and not the threads, and would wait for
     them for ever: there OpenMP works alone. One that was forked while another thread computed
     inherits locks that nobody opens: there nothing is begun.
+
+    The process that forks is in danger, too: OpenBLAS then ends its threads and loses what they
+    were at, and whoever waits for it waits for ever. Threads beside the main one, which may fork
+    while they compute, leave those of OpenBLAS alone; their crews are as large as ever.
     """
     with _work.doing(), ExitStack() as limits:
+        size = _crew_size.get()
         if n_jobs is not None:
-            limits.enter_context(_blas.held_to(effective_n_jobs(n_jobs)))
-            limits.enter_context(threadpool_limits(effective_n_jobs(n_jobs), user_api="openmp"))
+            size = effective_n_jobs(n_jobs)
+            limits.enter_context(_blas.held_to(size))
+            limits.enter_context(threadpool_limits(size, user_api="openmp"))
         if _process != os.getpid():
             limits.enter_context(threadpool_limits(1, user_api="openmp"))
+        if current_thread() is not main_thread():
+            found = limits.enter_context(_blas.held_to(1, which=_has_a_pool))
+            limits.enter_context(_crews_of(size or found))
         yield
+
+
+@contextmanager
+def _crews_of(size: int) -> Iterator[None]:
+    token = _crew_size.set(size)
+    try:
+        yield
+    finally:
+        _crew_size.reset(token)
 
 
 @contextmanager
@@ -201,7 +238,9 @@ def crew() -> Iterator[Crew]:
     Pieces that fit the cache, one a thread, beat a BLAS that cuts every small product in two, and
     what is not a product is shared as well.
     """
-    with _blas.held_to(1) as n_threads:
+    with _blas.held_to(1) as found, ExitStack() as limits:
+        n_threads = _crew_size.get() or found
+        limits.enter_context(_crews_of(1))  # none within a crew
         if n_threads == 1:
             yield ALONE
             return
