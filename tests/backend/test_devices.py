@@ -22,6 +22,7 @@ from plml.backend.arrays import (
     segment_sum,
     to_device,
 )
+from plml.ops.grouped import GroupedPairs
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import project_psd, project_psd_by_sign, project_simplex
 from plml.stages.anchors import kmeans_anchors
@@ -103,6 +104,24 @@ def test_pair_operator_is_the_same(rng, device, dtype, d):
     M, s = A @ A.transpose(0, 2, 1), rng.normal(size=200)
     expected = PairOperator(X.astype(float), W.astype(float), pairs)
     operator = PairOperator(to_device(X, device), to_device(W, device), pairs)
+    tolerance = 1e-9 if dtype == "float64" else 1e-4
+    for found, exact in (
+        (operator.distances(to_device(M, device)), expected.distances(M)),
+        (operator.scatter(to_device(s, device)), expected.scatter(s)),
+    ):
+        found = on_host(found)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, exact, atol=tolerance * np.abs(exact).max())
+
+
+def test_grouped_pairs_are_the_same(rng, device, dtype):
+    X = rng.normal(size=(80, 6)).astype(dtype)
+    groups, pairs = rng.integers(4, size=80), rng.integers(80, size=(200, 2))
+    A, B = rng.normal(size=(2, 4, 6, 6))
+    M, s = A @ A.transpose(0, 2, 1), rng.normal(size=200)
+    expected = GroupedPairs(X.astype(float), groups, 4, pairs).in_coordinates(B)
+    operator = GroupedPairs(to_device(X, device), groups, 4, pairs)
+    operator = operator.in_coordinates(to_device(B, device))
     tolerance = 1e-9 if dtype == "float64" else 1e-4
     for found, exact in (
         (operator.distances(to_device(M, device)), expected.distances(M)),

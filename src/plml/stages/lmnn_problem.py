@@ -28,6 +28,7 @@ from plml.ops.distances import Transformed
 from plml.ops.grouped import GroupedPairs
 from plml.ops.topk import row_blocks
 from plml.solvers.problem import Iteration
+from plml.stages.neighbors import class_members
 from plml.stages.triplets import target_pairs, triplets_of_pairs
 
 #: Violators of an instance in one class that join the active set in one round.
@@ -146,10 +147,8 @@ class _Nearest:
 
 def _index_parts(data: LmnnData, M: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The training points cut by group and class, with the metric that they carry."""
-    for group, metric in enumerate(M):
-        members = data.groups == group
-        for label in np.unique(data.y[members]):
-            yield np.flatnonzero(members & (data.y == label)), metric
+    for members in class_members(data.groups * (int(data.y.max()) + 1) + data.y):
+        yield members, M[data.groups[members[0]]]
 
 
 def _nearest_of_each(rows: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray:
