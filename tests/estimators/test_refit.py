@@ -20,7 +20,13 @@ def tables():
     return (X[:100], np.array(["a", "b"])[y[:100]]), (X[30:][::-1], y[30:][::-1] + 5), X
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+SLOW = ("PLMLCV", "BoostMetric", "LMNN", "LMNN-energy", "LMNNMM")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ESTIMATORS],
+)
 def test_the_old_answer_or_the_new_one(name, tables):
     first, second, Q = tables
     expected = {clone(ESTIMATORS[name]()).fit(*part).predict(Q).tobytes() for part in tables[:2]}

@@ -22,6 +22,7 @@ def blas_threads():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_blas_works_alone_wherever_threads_share_the_work(rng, name, monkeypatch):
     seen, real = [], threads.Crew.map

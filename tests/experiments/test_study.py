@@ -45,6 +45,7 @@ def fake_record(correct, seconds=1.0, **more):
     }
 
 
+@pytest.mark.slow
 def test_table1_on_digits_and_a_second_run_does_nothing(two_folds, tmp_path, capsys):
     arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
     arguments += ["--methods", "PLML", "SML", "KernelSVM", "GLML", "Euclidean"]
