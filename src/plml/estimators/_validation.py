@@ -172,7 +172,9 @@ def check_labels(y: Any) -> None:
         )
     if str(getattr(y, "dtype", "")).startswith("string") and y.isna().any():
         row = int(np.flatnonzero(y.isna())[0])
-        raise ValueError(f"y has missing labels, the first in row {row}; drop these rows")
+        raise ValueError(
+            f"Input y contains NaN: missing labels, the first in row {row}; drop these rows"
+        )
 
 
 def _is_masked(values: Any) -> bool:
