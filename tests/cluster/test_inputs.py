@@ -36,7 +36,6 @@ def model(client):
 
 
 SINGULAR = pytest.mark.xfail(
-    strict=False,
     reason="the metric is singular: rows of both classes are at distance zero, the first one wins",
 )
 
