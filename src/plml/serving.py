@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from plml.ops.reduction import EuclideanReduction
-from plml.ops.topk import row_blocks, sorted_prefix
+from plml.ops.topk import Measured, row_blocks, sorted_prefix
 
 __all__ = ["EuclideanReduction", "rerank"]
 
@@ -38,5 +38,5 @@ def rerank(query_vectors: Any, index_vectors: Any, candidates: Any, n_neighbors:
     result = np.empty((len(queries), n_neighbors), dtype=np.int64)
     for rows in row_blocks(len(queries), candidates.shape[1] * vectors.shape[1]):
         scores = np.einsum("qd,qcd->qc", queries[rows], vectors[candidates[rows]])
-        result[rows] = sorted_prefix(-scores, candidates[rows], n_neighbors)[1]
+        result[rows] = sorted_prefix(Measured(-scores), candidates[rows], n_neighbors)[1]
     return result

@@ -15,7 +15,14 @@ from plml.distributed import collect, fit
 from plml.distributed.anchors import _sampled, distributed_anchors
 from plml.distributed.cluster import Cluster
 from plml.distributed.data import read_table
-from plml.distributed.queries import Rule, _euclidean, _weights_of
+from plml.distributed.queries import (
+    Rule,
+    _euclidean,
+    _local,
+    _numbers,
+    _weights_of,
+    training_squares,
+)
 from plml.distributed.shards import Shard
 
 QUICK = {"n_bases": 2, "regularization": 50.0, "tol": 0.1, "random_state": 0}
@@ -35,20 +42,8 @@ def model(client):
     return PLML(**QUICK).fit(dd.from_pandas(table[NAMES], npartitions=3), table["label"])
 
 
-SINGULAR = pytest.mark.xfail(
-    reason="the metric is singular: rows of both classes are at distance zero, the first one wins",
-)
-
-
-@pytest.mark.parametrize(
-    ("seed", "search"),
-    [
-        (3, "exact"),
-        (3, "approximate"),
-        (4, "exact"),
-        pytest.param(4, "approximate", marks=SINGULAR),
-    ],
-)
+@pytest.mark.parametrize("search", ["exact", "approximate"])
+@pytest.mark.parametrize("seed", [3, 4])
 def test_rows_that_repeat(client, search, seed):
     """More cells than there are different rows."""
     Z = np.random.default_rng(seed).integers(0, 2, (600, 4)).astype(float)
@@ -132,6 +127,25 @@ class TestQueries:
         ]
         found = _weights_of(Q, near, rule).compute(scheduler="sync")
         np.testing.assert_allclose(found, here.local_weights(Q), atol=1e-8)
+
+    def test_equal_distances_go_to_the_euclidean_order(self):
+        """Between shards as within one: rows at distance zero under a singular metric."""
+        rng = np.random.default_rng(0)
+        X, y = rng.integers(0, 3, size=(300, 4)).astype(float), np.arange(300) % 2
+        M = np.diag([1.0, 0.0, 0.0, 0.0])[None]
+        rule = Rule.of(PLML(**QUICK).fit(X, y))._replace(M=M)
+        rows = rng.permutation(300)  # the shards hold neighbouring rows, in no order of the user
+        shards = [Shard(X[i], y[i], i, 0 * i) for i in np.array_split(rows, 4)]
+        near = [
+            _local(X[:30], np.ones((30, 1)), shard, training_squares(shard, M), rule, 7)
+            for shard in shards
+        ]
+        found = _numbers(near, 7).compute(scheduler="sync")
+        np.testing.assert_array_equal(found[:, :7], 0.0)
+        for i in range(30):
+            squared = (X - X[i]) ** 2
+            expected = np.lexsort((np.arange(300), squared.sum(axis=1), squared[:, 0]))[:7]
+            np.testing.assert_array_equal(found[i, 7:], expected)
 
 
 def test_flat_metrics_in_small_units(client):

@@ -110,9 +110,7 @@ def test_memory_does_not_grow_with_the_index(rng):
         index = topk.InnerProductIndex(X)
         queries = rng.normal(size=(3, 20))
         tracemalloc.start()
-        index.search(
-            queries, 1, lambda rows, columns: (np.abs(columns) * 1.0, np.zeros(columns.shape))
-        )
+        index.search(queries, 1, lambda rows, columns: topk.Measured(np.abs(columns) * 1.0))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     # Indices of the 80,000 tied rows are all that may grow; a row of vectors is 160 bytes.
@@ -123,10 +121,24 @@ def test_what_rounding_cannot_tell_apart_is_ordered_by_index():
     d2 = np.array([[1.0, 1.0 + 2e-16, 0.5, np.inf], [3.0, 1.0, 2.0, 0.0]])
     candidates = np.array([[9, 4, 7, 1], [3, 2, 1, 0]])
     rounding = np.full((2, 4), 1e-15)
-    squared, nearest = topk.sorted_prefix(d2, candidates, 3, rounding)
+    squared, nearest = topk.sorted_prefix(topk.Measured(d2, rounding), candidates, 3)
     np.testing.assert_array_equal(nearest, [[7, 4, 9], [0, 2, 1]])
     np.testing.assert_array_equal(squared[0], [0.5, 1.0 + 2e-16, 1.0])
-    assert topk.sorted_prefix(d2, candidates, 3)[1][0].tolist() == [7, 9, 4]
+    assert topk.sorted_prefix(topk.Measured(d2), candidates, 3)[1][0].tolist() == [7, 9, 4]
+
+
+def test_what_decides_between_equals():
+    """Equal distances by the second one, equals there by index; a nearer one stays first."""
+    first = topk.Measured(
+        np.array([[1.0, 1.0 + 2e-16, 1.0, 0.5]]),
+        np.full((1, 4), 1e-15),
+        topk.Measured(np.array([[3.0, 2.0, 2.0 + 2e-16, 9.0]]), np.full((1, 4), 1e-15)),
+    )
+    order = topk.neighbor_order(first, np.array([[0, 3, 2, 1]]))
+    np.testing.assert_array_equal(order, [[3, 2, 1, 0]])
+    np.testing.assert_array_equal(
+        topk.neighbor_order(first._replace(then=None), np.array([[0, 3, 2, 1]])), [[3, 0, 2, 1]]
+    )
 
 
 def test_row_blocks():

@@ -47,6 +47,25 @@ def test_neighbors_of_the_definition(local_model):
         np.testing.assert_allclose(d2[i], expected_d2, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("n", [12, 400])
+@pytest.mark.parametrize("index", ["local", "training", "own"])
+def test_equal_distances_go_to_the_euclidean_order(rng, index, n):
+    """On a grid under a singular metric most distances are equal, and so are many rows."""
+    X, Q = (rng.integers(0, 3, size=(rows, 4)).astype(float) for rows in (n, 30))
+    M = np.diag([1.0, 2.0, 0.0, 0.0])
+    if index == "local":
+        squared, found = LocalMetricIndex(X, M[None]).search(Q, np.ones((len(Q), 1)), 5)
+    elif index == "training":
+        squared, found = TrainingMetricIndex(X, np.zeros(n, int), M[None]).search(Q, 5)
+    else:
+        squared, found = OwnMetricIndex(X).search(Q, np.stack([M] * len(Q)), 5)
+    for i, x in enumerate(Q):
+        d2, euclidean = ((X - x) ** 2) @ np.diag(M), ((X - x) ** 2).sum(axis=1)
+        expected = np.lexsort((np.arange(n), euclidean, d2))[:5]
+        np.testing.assert_array_equal(found[i], expected)
+        np.testing.assert_allclose(squared[i], d2[expected], atol=1e-12)
+
+
 def test_training_instances_leave_themselves_out(local_model, rng):
     X, M, _, _ = local_model
     X[1] = X[0]  # a duplicate is a neighbour, the point itself is not

@@ -1,5 +1,6 @@
 """Prediction over blocks of queries: the model is broadcast, the training side stays in shards."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from plml.distributed.data import row_blocks
 from plml.distributed.neighbors import Near, nearest_of
 from plml.distributed.shards import Shard
 from plml.estimators._validation import column_names, positive_integer, query_data
+from plml.ops.topk import Measured, neighbor_order
 from plml.stages.graph import SCALE_NEIGHBOR
 from plml.stages.neighbors import euclidean_neighbors
 from plml.stages.search import LocalMetricIndex, index_vectors, vote
@@ -383,31 +385,32 @@ def _weights_of(Q: np.ndarray, found: list[_Neighborhood], rule: Rule) -> np.nda
 class _Voters(NamedTuple):
     """The nearest rows of a shard under the metrics of some queries."""
 
-    near: Near
-    codes: np.ndarray
+    distances: Measured
+    rows: np.ndarray  # (q, k), in the order of the user
+    codes: np.ndarray  # (q, k)
 
 
 @delayed(pure=False)
 def _local(
     Q: np.ndarray, W: np.ndarray, shard: Shard, squares: np.ndarray, rule: Rule, k: int
 ) -> _Voters:
-    k = min(k, len(shard.X))
     order = np.argsort(shard.rows)
     index = LocalMetricIndex(shard.X[order], rule.M, squares[order])
-    squared, at = index.search(Q, W, k)
-    if not index.curved(W).all():  # the Euclidean order decides there, between shards as well
-        flat = ~index.curved(W)
-        euclidean = euclidean_neighbors(shard.X[order], k, Q[flat])[0]
-        squared[flat] = -1.0 / (np.finfo(float).tiny + euclidean)
+    _, at = index.search(Q, W, min(k, len(shard.X)))
     numbers = order[at]
-    return _Voters(Near(squared, numbers, shard.rows[numbers]), shard.codes[numbers])
+    return _Voters(index.distances(Q, W, at), shard.rows[numbers], shard.codes[numbers])
 
 
 def _merged(found: list[_Voters], k: int) -> _Voters:
-    parts = [part.near._replace(numbers=part.codes) for part in found]
-    k = min(k, sum(part.codes.shape[1] for part in found))
-    near = nearest_of(parts, k, len(found[0].codes))
-    return _Voters(near, near.numbers)
+    """The k nearest of several shards, ordered as one index orders them."""
+    distances = functools.reduce(Measured.beside, (part.distances for part in found))
+    rows, codes = (
+        np.concatenate([getattr(part, name) for part in found], axis=1)
+        for name in ("rows", "codes")
+    )
+    order = neighbor_order(distances, rows)[:, :k]
+    rows, codes = (np.take_along_axis(part, order, axis=1) for part in (rows, codes))
+    return _Voters(distances.take(order), rows, codes)
 
 
 _nearest_voters = delayed(_merged, pure=False)
@@ -426,5 +429,5 @@ def _shares(found: list[_Voters], k: int, rule: Rule) -> np.ndarray:
 @delayed(pure=False)
 def _numbers(found: list[_Voters], k: int) -> np.ndarray:
     """Distances and rows side by side."""
-    near = _merged(found, k).near
-    return np.concatenate([np.sqrt(np.maximum(near.squared, 0.0)), near.rows.astype(float)], axis=1)
+    near = _merged(found, k)
+    return np.concatenate([np.sqrt(near.distances.squared), near.rows.astype(float)], axis=1)

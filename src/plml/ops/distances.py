@@ -4,14 +4,14 @@ import numpy as np
 
 from plml.backend.arrays import Array, device, like, namespace, row_dot
 from plml.ops.projections import psd_factor
-from plml.ops.topk import row_blocks
+from plml.ops.topk import Measured, row_blocks
 
 #: Rounding errors of a number near one.
 _ULPS = 2.0 * float(np.finfo(np.float64).eps)
 
 
-def rounding_of(euclidean: Array, Q: Array, traces: Array | float = 1.0) -> Array:
-    """What rounding may hide in squared distances under metrics of given traces, (q, c).
+def rounding_of(euclidean: Array, Q: Array) -> Array:
+    """What rounding may hide in squared distances under metrics of trace one, (q, c).
 
     The coordinates are known to their last place, and so are the terms of the sum
     (q_i - x_j)^T M_i (q_i - x_j) <= tr(M_i) ||q_i - x_j||^2; errors of d terms grow as sqrt(d).
@@ -20,13 +20,27 @@ def rounding_of(euclidean: Array, Q: Array, traces: Array | float = 1.0) -> Arra
     ----------
     euclidean : (q, c) array, ||q_i - x_j||^2
     Q : (q, d) array, about the mean of the data
-    traces : of M_i, (q, 1) or (q, c)
     """
     xp = namespace(euclidean)
     Q = xp.astype(Q, xp.float64, copy=False)
     length = xp.sqrt(row_dot(Q, Q))[:, None]
     terms = Q.shape[1] ** 0.5 * euclidean + xp.sqrt(euclidean) * length
-    return traces * (_ULPS * terms + (_ULPS * length) ** 2)
+    return _ULPS * terms + (_ULPS * length) ** 2
+
+
+def measured(squared: Array, euclidean: Array, Q: Array, traces: Array | float) -> Measured:
+    """Distances under metrics of given traces; between equal ones the Euclidean distance decides.
+
+    Rows at distance zero under a singular metric are not all alike: a repeated row comes first.
+
+    Parameters
+    ----------
+    squared : (q, c) array, (q_i - x_j)^T M_i (q_i - x_j)
+    euclidean, Q : as in ``rounding_of``
+    traces : of the M_i, (q, 1) or (q, c)
+    """
+    known_to = rounding_of(euclidean, Q)
+    return Measured(squared, traces * known_to, Measured(euclidean, known_to))
 
 
 def euclidean_pairs(Q: Array, X: Array, candidates: Array) -> Array:

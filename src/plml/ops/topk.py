@@ -6,9 +6,10 @@ products elsewhere) proposes a few more candidates than needed. Where the scores
 next differ by more than rounding, the first k are the nearest. Elsewhere the exact distances of all
 candidates decide, and a rounding bound proves that nothing outside can be nearer. A query without
 that proof is searched again with float64 products, and every point that rounding leaves in doubt is
-measured exactly. Distances that rounding cannot tell apart are equal, and equal distances are
-ordered by index, so the answer depends neither on threads and blocks nor on the coordinates in
-which the same points are written down.
+measured exactly. Distances that rounding cannot tell apart are equal. Equal distances are ordered
+by what the metric gives for such a case (the Euclidean distance) and then by index, so the answer
+depends neither on threads and blocks nor on the coordinates in which the same points are written
+down.
 """
 
 from collections.abc import Callable
@@ -27,9 +28,40 @@ from plml.backend.arrays import (
     share_of_memory,
 )
 
-#: (rows, candidates) -> squared distances and what rounding may hide in them; rows (r,), candidates
-#: (r, c) -> two (r, c) float64 arrays
-PairwiseDistances = Callable[[Array, Array], tuple[Array, Array]]
+
+class Measured(NamedTuple):
+    """Squared distances between queries and their candidates, and how to order equal ones."""
+
+    squared: Array  # (q, c) float64
+    #: (q, c); of two in sequence that differ by no more, neither is nearer. None: known exactly.
+    rounding: Array | None = None
+    #: What decides between equals; after it, the index.
+    then: "Measured | None" = None
+
+    def take(self, order: Array) -> "Measured":
+        """Columns of each row, (q, k) of them."""
+        return self._each(lambda part: namespace(part).take_along_axis(part, order, axis=1))
+
+    def beside(self, other: "Measured") -> "Measured":
+        """The candidates of both, of the same queries."""
+        return self._each(lambda a, b: namespace(a).concat([a, b], axis=1), other)
+
+    def _each(self, change: Callable[..., Array], *others: "Measured") -> "Measured":
+        """With every array changed, together with its like in the others."""
+        return Measured(
+            *(
+                None
+                if parts[0] is None
+                else parts[0]._each(change, *parts[1:])
+                if isinstance(parts[0], Measured)
+                else change(*parts)
+                for parts in zip(self, *others, strict=True)
+            )
+        )
+
+
+#: rows (r,), candidates (r, c) -> their exact distances
+PairwiseDistances = Callable[[Array, Array], Measured]
 
 _SPARE_CANDIDATES = 8
 _BLOCK_ELEMENTS = 2**22
@@ -80,8 +112,7 @@ class InnerProductIndex:
         proposal = self._propose(queries, k, own)
         rows = xp.arange(len(queries), device=device(queries))
         nearest = proposal.candidates[:, :k]
-        d2, rounding = distances(rows, nearest)
-        d2, nearest = sorted_prefix(d2, nearest, k, rounding)
+        d2, nearest = sorted_prefix(distances(rows, nearest), nearest, k)
         unproven = xp.nonzero(~proposal.proven)[0]
         if len(unproven):
             d2[unproven], nearest[unproven] = self._measure(proposal, unproven, k, distances, own)
@@ -143,13 +174,14 @@ class InnerProductIndex:
         """
         xp, n = namespace(rows), len(self)
         candidates = proposal.candidates[rows]
-        d2, rounding = distances(rows, candidates)
+        measured = distances(rows, candidates)
+        d2 = measured.squared
         # The last candidate is the best of those outside, unless it is the query itself.
         farthest = d2[:, -1] if own is None else d2[:, -2]
         if own is not None:
             farthest = xp.where(candidates[:, -1] == own[rows], farthest, d2[:, -1])
             d2 = xp.where(candidates == own[rows][:, None], xp.full_like(d2, xp.inf), d2)
-        d2, nearest = sorted_prefix(d2, candidates, k, rounding)
+        d2, nearest = sorted_prefix(measured._replace(squared=d2), candidates, k)
         if candidates.shape[1] < n:
             unproven = xp.nonzero(~(d2[:, -1] < farthest - proposal.bound[rows]))[0]
             for block in row_blocks(len(unproven), min(n, _COLUMN_BLOCK)):
@@ -231,38 +263,52 @@ def _largest_inner_products_blocked(queries: Array, vectors: Array, k: int) -> t
     return scores, indices
 
 
-def sorted_prefix(
-    d2: Array, candidates: Array, k: int, rounding: Array | None = None
-) -> tuple[Array, Array]:
+def sorted_prefix(measured: Measured, candidates: Array, k: int) -> tuple[Array, Array]:
     """The k nearest of each row, in ``neighbor_order``: squared distances and candidates."""
-    xp = namespace(d2)
-    order = neighbor_order(d2, candidates, rounding)[:, :k]
-    return xp.take_along_axis(d2, order, axis=1), xp.take_along_axis(candidates, order, axis=1)
+    xp = namespace(candidates)
+    order = neighbor_order(measured, candidates)[:, :k]
+    return measured.take(order).squared, xp.take_along_axis(candidates, order, axis=1)
 
 
-def neighbor_order(d2: Array, candidates: Array, rounding: Array | None = None) -> Array:
-    """The columns of each row by distance and then by index.
+def neighbor_order(measured: Measured, candidates: Array) -> Array:
+    """The columns of each row: by distance, among equals by what decides then, at last by index.
 
     Parameters
     ----------
-    d2 : (q, c) array of squared distances
+    measured : of the candidates
     candidates : (q, c) integer array
-    rounding : (q, c) array; of two in sequence that differ by no more, neither is nearer
     """
-    xp = namespace(d2)
+    xp = namespace(candidates)
     by_index = xp.argsort(candidates, axis=1, stable=True)
-    by_distance = xp.argsort(xp.take_along_axis(d2, by_index, axis=1), axis=1, stable=True)
-    order = xp.take_along_axis(by_index, by_distance, axis=1)
-    if rounding is None or d2.shape[1] < 2:
-        return order
-    ordered, known_to, numbers = (
-        xp.take_along_axis(part, order, axis=1) for part in (d2, rounding, candidates)
+    ranks = xp.zeros_like(by_index)
+    level: Measured | None = measured
+    while level is not None:
+        ranks, all_differ = _told_apart(ranks, level, by_index)
+        level = None if all_differ else level.then
+    return _sorted_by(ranks, by_index)
+
+
+def _told_apart(ranks: Array, measured: Measured, order: Array) -> tuple[Array, bool]:
+    """Ranks, equal for equals, after one more distance; whether no two of a row are equal now."""
+    xp = namespace(ranks)
+    order = _sorted_by(ranks, _sorted_by(measured.squared, order))
+    squared, before = (
+        xp.take_along_axis(part, order, axis=1) for part in (measured.squared, ranks)
     )
-    slack = xp.maximum(known_to[:, 1:], known_to[:, :-1])
-    farther = xp.astype(ordered[:, 1:] > ordered[:, :-1] + slack, xp.int64)
-    groups = xp.cumulative_sum(farther, axis=1, include_initial=True)
-    within = xp.argsort(groups * (xp.max(candidates) + 1) + numbers, axis=1)
-    return xp.take_along_axis(order, within, axis=1)
+    reach = squared[:, :-1]
+    if measured.rounding is not None:
+        known_to = xp.take_along_axis(measured.rounding, order, axis=1)
+        reach = reach + xp.maximum(known_to[:, 1:], known_to[:, :-1])
+    farther = (squared[:, 1:] > reach) | (before[:, 1:] > before[:, :-1])
+    after = xp.cumulative_sum(xp.astype(farther, xp.int64), axis=1, include_initial=True)
+    return xp.take_along_axis(after, xp.argsort(order, axis=1), axis=1), bool(xp.all(farther))
+
+
+def _sorted_by(key: Array, order: Array) -> Array:
+    """The columns of each row by a key, those with equal keys in the given order."""
+    xp = namespace(order)
+    by_key = xp.argsort(xp.take_along_axis(key, order, axis=1), axis=1, stable=True)
+    return xp.take_along_axis(order, by_key, axis=1)
 
 
 def _nearest_exactly(
@@ -270,13 +316,12 @@ def _nearest_exactly(
 ) -> tuple[Array, Array]:
     """The k nearest of the given index rows to one query, measured one block at a time."""
     xp = namespace(members)
-    best: tuple[Array, ...] = ()
-    for start in range(0, len(members), _COLUMN_BLOCK):
+    nearest = members[None, :_COLUMN_BLOCK]
+    best = distances(row[None], nearest)
+    for start in range(_COLUMN_BLOCK, len(members), _COLUMN_BLOCK):
+        order = neighbor_order(best, nearest)[:, :k]
         block = members[None, start : start + _COLUMN_BLOCK]
-        found = (*distances(row[None], block), block)
-        if best:
-            found = tuple(xp.concat(pair, axis=1) for pair in zip(best, found, strict=True))
-        d2, rounding, numbers = found
-        order = neighbor_order(d2, numbers, rounding)[:, :k]
-        best = tuple(xp.take_along_axis(part, order, axis=1) for part in found)
-    return best[0][0], best[2][0]
+        nearest = xp.concat([xp.take_along_axis(nearest, order, axis=1), block], axis=1)
+        best = best.take(order).beside(distances(row[None], block))
+    d2, nearest = sorted_prefix(best, nearest, k)
+    return d2[0], nearest[0]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plml.backend.threads import crew
-from plml.ops.topk import neighbor_order
+from plml.ops.topk import Measured, neighbor_order
 from plml.stages.search import vote
 
 _FLOOR = 1e-6
@@ -179,4 +179,4 @@ def _nearest(distances: np.ndarray, k: int) -> np.ndarray:
     last = np.partition(distances, k - 1)[k - 1] * (1.0 + _TIE)
     rows = np.flatnonzero(distances <= last)
     near = distances[None, rows]
-    return rows[neighbor_order(near, rows[None], _TIE * near)[0, :k]]
+    return rows[neighbor_order(Measured(near, _TIE * near), rows[None])[0, :k]]

@@ -9,7 +9,7 @@ import numpy as np
 from plml.backend.arrays import Array, device, is_tensor, like, namespace, on_host, row_dot
 from plml.ops.distances import euclidean_pairs, rounding_of
 from plml.ops.hnsw import NavigableGraph
-from plml.ops.topk import InnerProductIndex, sorted_prefix
+from plml.ops.topk import InnerProductIndex, Measured, sorted_prefix
 
 #: Candidates beyond those wanted that an approximate search is asked for.
 _SPARE_CANDIDATES = 8
@@ -66,9 +66,9 @@ class EuclideanIndex:
         centered = (queries - self.center) / self.unit
         return xp.concat([2.0 * centered, -xp.ones_like(centered[:, :1])], axis=1)
 
-    def _distances(self, queries: Array, columns: Array) -> tuple[Array, Array]:
+    def _distances(self, queries: Array, columns: Array) -> Measured:
         squared = euclidean_pairs(queries, self.X, columns) / self.unit / self.unit
-        return squared, rounding_of(squared, (queries - self.center) / self.unit)
+        return Measured(squared, rounding_of(squared, (queries - self.center) / self.unit))
 
 
 class ApproximateIndex:
@@ -86,7 +86,7 @@ class ApproximateIndex:
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Squared distances and numbers of k near rows, nearest first."""
         found = self._graph.candidates(queries, k + _SPARE_CANDIDATES)
-        return sorted_prefix(euclidean_pairs(queries, self.X, found), found, k)
+        return sorted_prefix(Measured(euclidean_pairs(queries, self.X, found)), found, k)
 
     def nearest(self, queries: np.ndarray, k: int) -> np.ndarray:
         """The numbers of k near rows."""

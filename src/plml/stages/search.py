@@ -6,10 +6,10 @@ d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_
 import numpy as np
 
 from plml.backend.arrays import Array, device, namespace, row_dot, segment_sum
-from plml.ops.distances import euclidean_pairs, grouped_pairs, local_pairs, rounding_of
+from plml.ops.distances import euclidean_pairs, grouped_pairs, local_pairs, measured
 from plml.ops.hnsw import NavigableGraph
 from plml.ops.reduction import EuclideanReduction
-from plml.ops.topk import InnerProductIndex, PairwiseDistances, row_blocks, sorted_prefix
+from plml.ops.topk import InnerProductIndex, Measured, PairwiseDistances, row_blocks, sorted_prefix
 from plml.stages.neighbors import euclidean_neighbors
 
 #: One eigenvector in so many makes the lower bound of a query's own metric.
@@ -76,7 +76,7 @@ class LocalMetricIndex:
     ) -> tuple[Array, Array]:
         """The nearest training instances under each query's own metric.
 
-        Where that metric vanishes every distance is zero; the Euclidean order decides.
+        Between equal distances the Euclidean order decides; where the metric vanishes, all are.
 
         Parameters
         ----------
@@ -121,16 +121,22 @@ class LocalMetricIndex:
         vectors = query_vectors(Q - self.center, weights, self._M64)
         vectors[:, Q.shape[1] :] *= self.scale
 
-        def distances(rows: Array, columns: Array) -> tuple[Array, Array]:
-            points, shares = Q[rows], weights[rows]
-            euclidean = euclidean_pairs(points, self.X, columns)
-            traces = namespace(shares).astype(shares, self._traces.dtype, copy=False) @ self._traces
-            return (
-                local_pairs(points, shares, self.M, self.X, columns),
-                rounding_of(euclidean, points - self.center, traces[:, None]),
-            )
+        def distances(rows: Array, columns: Array) -> Measured:
+            return self.distances(Q[rows], weights[rows], columns)
 
         return vectors, n_neighbors, distances
+
+    def distances(self, Q: Array, weights: Array, columns: Array) -> Measured:
+        """Between each query and (q, c) instances."""
+        xp = namespace(Q)
+        traces = xp.astype(weights, self._traces.dtype, copy=False) @ self._traces
+        squared = local_pairs(Q, weights, self.M, self.X, columns)
+        return measured(
+            xp.where(self.curved(weights)[:, None], squared, xp.zeros_like(squared)),
+            euclidean_pairs(Q, self.X, columns),
+            Q - self.center,
+            traces[:, None],
+        )
 
 
 class ApproximateMetricIndex:
@@ -163,10 +169,10 @@ class ApproximateMetricIndex:
         found = self._graph.candidates(
             self._reduction.query_vectors(units), n_neighbors + _SPARE_CANDIDATES
         )
-        d2, rounding = distances(np.arange(len(Q)), found)
+        near = distances(np.arange(len(Q)), found)
         if own is not None:
-            d2[found == own[:, None]] = np.inf
-        return sorted_prefix(d2, found, n_neighbors, rounding)
+            near.squared[found == own[:, None]] = np.inf
+        return sorted_prefix(near, found, n_neighbors)
 
     def nearest(self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int) -> np.ndarray:
         """As ``LocalMetricIndex.nearest``."""
@@ -205,12 +211,12 @@ class TrainingMetricIndex:
         vectors = index_vectors(Q - self.center, self.M.astype(np.float64))
         vectors = np.column_stack([vectors, np.ones(len(Q))])
 
-        def distances(rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            points, traces = Q[rows], self._traces[self.groups[columns]]
-            euclidean = euclidean_pairs(points, self.X, columns)
-            return (
-                grouped_pairs(points, self.M, self.groups, self.X, columns),
-                rounding_of(euclidean, points - self.center, traces),
+        def distances(rows: np.ndarray, columns: np.ndarray) -> Measured:
+            return measured(
+                grouped_pairs(Q[rows], self.M, self.groups, self.X, columns),
+                euclidean_pairs(Q[rows], self.X, columns),
+                Q[rows] - self.center,
+                self._traces[self.groups[columns]],
             )
 
         return self.index.search(vectors, n_neighbors, distances, own)
@@ -257,8 +263,7 @@ class OwnMetricIndex:
         for i, (x, M) in enumerate(zip(Q - self.center, metrics, strict=True)):
             others = everyone if own is None else np.delete(everyone, own[i])
             near = self._not_excluded(x, M, n_neighbors, others)
-            d2, rounding = self._distances(x, M, near)
-            found = sorted_prefix(d2[None], near[None], n_neighbors, rounding[None])
+            found = sorted_prefix(self._distances(x, M, near), near[None], n_neighbors)
             squared[i], indices[i] = (part[0] for part in found)
         return squared, indices
 
@@ -275,24 +280,21 @@ class OwnMetricIndex:
         euclidean = self.squares - 2.0 * (self.X @ x) + x @ x
         bound = (row_dot(projected, projected) + least * euclidean)[others]
         promising = np.argpartition(bound, k - 1)[:k]
-        within = float(self._distances(x, M, others[promising])[0].max())
+        within = float(self._distances(x, M, others[promising]).squared.max())
         # What rounding may add to the bound: its terms are of this size before they cancel.
         size = max(eigenvalues[-1], 0.0) * (self.radius + np.sqrt(x @ x)) ** 2
         near = bound <= within + 16.0 * d * float(np.finfo(np.float64).eps) * size
         near[promising] = True
         return others[near]
 
-    def _distances(
-        self, x: np.ndarray, M: np.ndarray, rows: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(x_j - x)^T M (x_j - x) for the given rows j, and what rounding may hide in them."""
-        d2, euclidean = np.empty(len(rows)), np.empty(len(rows))
+    def _distances(self, x: np.ndarray, M: np.ndarray, rows: np.ndarray) -> Measured:
+        """(x_j - x)^T M (x_j - x) for the given rows j of one query x."""
+        squared, euclidean = np.empty((1, len(rows))), np.empty((1, len(rows)))
         for block in row_blocks(len(rows), 2 * len(x)):
             differences = self.X[rows[block]] - x
-            d2[block] = row_dot(differences @ M, differences)
-            euclidean[block] = row_dot(differences, differences)
-        rounding = rounding_of(euclidean[None], x[None], float(np.trace(M)))
-        return np.maximum(d2, 0.0), rounding[0]
+            squared[0, block] = row_dot(differences @ M, differences)
+            euclidean[0, block] = row_dot(differences, differences)
+        return measured(np.maximum(squared, 0.0), euclidean, x[None], float(np.trace(M)))
 
 
 def _take(own: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
