@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
+import terminal
 from plml import tabular
 from plml.cli import main
 
@@ -336,39 +337,30 @@ def test_missing_columns_and_files_are_named(files, tmp_path, capsys):
 def test_in_a_real_terminal(files, tmp_path):
     pexpect = pytest.importorskip("pexpect")
     out = tmp_path / "model.skops"
-    arguments = ["-c", COMMAND, "fit", str(files / "train.csv"), "--target", "grape"]
-    child = pexpect.spawn(
-        sys.executable,
-        [*arguments, "-o", str(out), "--bases", "4"],
-        encoding="utf-8",
-        timeout=120,
-        dimensions=(24, 120),
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
-    )
-    child.expect("cross-validation: fold 2")  # the bar
-    child.expect("stage 2, metrics")
-    child.expect(f"model: {out}")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
+    arguments = [sys.executable, "-c", COMMAND, "fit", files / "train.csv", "--target", "grape"]
+    with terminal.started([*arguments, "-o", out, "--bases", "4"], (24, 120)) as (child, process):
+        child.expect("cross-validation: fold 2")  # the bar
+        child.expect("stage 2, metrics")
+        child.expect(f"model: {out}")
+        child.expect(pexpect.EOF)
+        assert process.wait(timeout=30) == 0
     assert out.exists()
 
 
-def test_interrupted_in_a_terminal_leaves_no_model(files, tmp_path):
+def test_interrupted_in_a_terminal_leaves_no_model(tmp_path):
     pexpect = pytest.importorskip("pexpect")
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(6000, 40)), columns=[f"f{i}" for i in range(40)])
     table["y"] = rng.integers(4, size=6000)
     table.to_csv(tmp_path / "large.csv", index=False)
     out = tmp_path / "model.skops"
-    arguments = ["-c", COMMAND, "fit", str(tmp_path / "large.csv"), "--target", "y", "-o", str(out)]
-    child = pexpect.spawn(sys.executable, arguments, encoding="utf-8", timeout=120)
-    child.expect(r"\d+%")
-    child.sendintr()
-    child.expect("plml fit: interrupted")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 130
+    arguments = [sys.executable, "-c", COMMAND, "fit", tmp_path / "large.csv", "--target", "y"]
+    with terminal.started([*arguments, "-o", out]) as (child, process):
+        child.expect(r"\d+%")
+        child.send("\x03")  # Ctrl-C
+        child.expect("plml fit: interrupted")
+        child.expect(pexpect.EOF)
+        assert process.wait(timeout=30) == 130
     assert not out.exists()
 
 

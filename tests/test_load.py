@@ -5,7 +5,6 @@ import gc
 import multiprocessing
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_info
 
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, SML, BoostMetric, KernelSVM
-from plml.backend.threads import _blas, crew, limit_threads, one_blas_thread
+from plml.backend.threads import crew, limit_threads, one_blas_thread
 
 
 @pytest.fixture(scope="module")
@@ -362,31 +361,47 @@ def test_crews_beside_the_main_thread():
     assert blas_threads() == before
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_computation_that_forks_itself_ends_in_both_processes():
-    """Even if another thread had the lock at that moment."""
-    computation = limit_threads(1)
-    computation.__enter__()
-    with ThreadPoolExecutor(1) as other:
-        other.submit(_blas._lock.acquire).result()
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            computation.__exit__(None, None, None)
-            os._exit(0)
-        _blas._lock.release()
-    computation.__exit__(None, None, None)
-    assert os.waitpid(child, 0)[1] == 0
+FORKS_WITHIN = """
+import os, signal
+from concurrent.futures import ThreadPoolExecutor
+from plml.backend.threads import _blas, limit_threads
 
-
-def test_a_process_forked_between_fits_answers(blobs):
-    X, y = blobs
-    model = SML().fit(X, y)
-    expected = model.predict(X)
-    thread = threading.Thread(target=lambda: SML().fit(X, y))
-    thread.start()
-    thread.join()
+computation = limit_threads(1)
+computation.__enter__()
+with ThreadPoolExecutor(1) as other:
+    other.submit(_blas._lock.acquire).result()
     child = os.fork()
     if child == 0:
-        os._exit(0 if (model.predict(X) == expected).all() else 1)
-    assert os.waitpid(child, 0)[1] == 0
+        signal.alarm(20)
+        computation.__exit__(None, None, None)
+        os._exit(0)
+    _blas._lock.release()
+computation.__exit__(None, None, None)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+FORKS_AFTER = """
+import os, signal, threading
+import numpy as np
+from plml import SML
+
+y = np.arange(120) % 3
+X = np.random.default_rng(0).normal(size=(120, 5)) + 2.0 * np.eye(3, 5)[y]
+model = SML().fit(X, y)
+expected = model.predict(X)
+thread = threading.Thread(target=lambda: SML().fit(X, y))
+thread.start()
+thread.join()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(0 if (model.predict(X) == expected).all() else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("script", [FORKS_WITHIN, FORKS_AFTER], ids=["within", "after"])
+def test_a_process_that_forks_goes_on_in_both(script):
+    """Within a computation, even if another thread has the lock, and after those of a thread."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=120)

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
+import terminal
 from plml import CBLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric, progress
 from plml.cli import main
 from plml.progress import Progress, Stage, duration, plan, solver_stage, stage, work
@@ -369,20 +370,9 @@ class TestCommands:
 
 class TestTerminal:
     def run(self, *arguments):
-        """All that a command writes to a terminal, and its exit code."""
-        pexpect = pytest.importorskip("pexpect")
+        pytest.importorskip("pexpect")
         pytest.importorskip("rich")
-        child = pexpect.spawn(
-            sys.executable,
-            ["-c", COMMAND, *map(str, arguments)],
-            encoding="utf-8",
-            timeout=120,
-            dimensions=(24, 80),
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
-        )
-        child.expect(pexpect.EOF)
-        child.close()
-        return child.before, child.exitstatus
+        return terminal.run([sys.executable, "-c", COMMAND, *arguments])
 
     def test_fit_and_predict(self, table):
         out = table.with_suffix(".skops")
@@ -408,36 +398,26 @@ class TestTerminal:
         rest = shown[shown.rindex("\x1b[2K") + len("\x1b[2K") :]
         assert rest.strip() == f"plml fit: there is no file {tmp_path / 'nothing.csv'}"
 
-    def test_a_terminal_that_cannot_draw(self, tmp_path):
-        pexpect = pytest.importorskip("pexpect")
-        script = tmp_path / "script.py"
-        script.write_text(
+    def test_a_terminal_that_cannot_draw(self):
+        pytest.importorskip("pexpect")
+        script = (
             "import time; from plml import progress\n"
             "progress.SECONDS_BETWEEN_LINES = 0.05\n"
             "with progress.work(1): time.sleep(0.3)\n"
         )
-        shown, code = pexpect.run(
-            f"{sys.executable} {script}",
-            withexitstatus=True,
-            env={**os.environ, "TERM": "dumb"},
-            encoding="utf-8",
-        )
+        shown, code = terminal.run([sys.executable, "-c", script], term="dumb")
         assert code == 0
         assert "[  0%] working" in shown
         assert "\x1b" not in shown
 
     def test_what_is_printed_into_a_file_stays_there(self, tmp_path):
-        pexpect = pytest.importorskip("pexpect")
+        pytest.importorskip("pexpect")
         pytest.importorskip("rich")
-        script = "from plml.progress import work\nwith work(1): print('for the file')"
-        (tmp_path / "script.py").write_text(script)
-        command = f"{sys.executable} {tmp_path / 'script.py'} > {tmp_path / 'out.txt'}"
-        shown, code = pexpect.run(
-            f"bash -c '{command}'",
-            withexitstatus=True,
-            env={**os.environ, "TERM": "xterm"},
-            encoding="utf-8",
+        (tmp_path / "script.py").write_text(
+            "from plml.progress import work\nwith work(1): print('for the file')"
         )
+        command = f"{sys.executable} {tmp_path / 'script.py'} > {tmp_path / 'out.txt'}"
+        shown, code = terminal.run(["bash", "-c", command])
         assert code == 0
         assert "100%" in shown
         assert "for the file" not in shown

@@ -22,9 +22,8 @@ Result = TypeVar("Result")
 
 
 def _is_of_a_thread(library: Any) -> bool:
-    """Whether every thread has a number of its own: OpenBLAS on OpenMP, in threadpoolctl >= 3.8."""
-    layer = getattr(library, "threading_layer", None)
-    return layer == "openmp" and hasattr(library, "clear_controlling_thread")
+    """Whether every thread has a number of its own: OpenBLAS on OpenMP."""
+    return library.internal_api == "openblas" and library.threading_layer == "openmp"
 
 
 def _has_a_pool(library: Any) -> bool:
@@ -41,7 +40,7 @@ def _number_of(libraries: list[Any]) -> int:
 def _set_threads(libraries: Iterable[tuple[Any, int]]) -> None:
     """Give every BLAS its number of threads.
 
-    threadpoolctl (from 3.8) lets the first thread that sets a BLAS keep it, and ignores the others
+    threadpoolctl lets the first thread that sets a BLAS keep it, and ignores the others
     in silence until that one lets go. Whoever sets it here lets go at once: who may set it back is
     for ``_Blas`` to say. A limit that a program has set through threadpoolctl itself stays.
     """
