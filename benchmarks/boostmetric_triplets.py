@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 
 from plml import BoostMetric
-from plml.experiments import datasets, protocols
+from plml_study import datasets, protocols
 
 
 def main() -> None:

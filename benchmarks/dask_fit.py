@@ -28,12 +28,13 @@ from distributed import Client, LocalCluster
 from sklearn.preprocessing import StandardScaler
 
 from plml import PLML
-from plml.distributed import fit
-from plml.distributed.landmarks import FEWEST_LANDMARKS, MOST_LANDMARKS
-from plml.experiments import datasets, protocols, synthetic
-from plml.experiments.records import provenance
-from plml.experiments.stopwatch import seconds_of
-from plml.files import write_atomically
+from plml.dask import fit
+from plml.dask.landmarks import FEWEST_LANDMARKS, MOST_LANDMARKS
+import synthetic
+from plml_study import datasets, protocols
+from plml_study.records import provenance
+from stopwatch import seconds_of
+from plml.io.files import write_atomically
 from plml.stages.graph import find_graph, graph_laplacian, similarity_graph
 from plml.stages.neighbors import ExactNeighbors
 from plml.stages.weights import WeightProblem

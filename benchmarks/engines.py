@@ -14,8 +14,8 @@ import faiss
 import numpy as np
 
 from plml import PLML
-from plml.experiments.datasets import load
-from plml.experiments.protocols import prepared_split, splits
+from plml_study.datasets import load
+from plml_study.protocols import prepared_split, splits
 from plml.serving import EuclideanReduction
 
 K = 5

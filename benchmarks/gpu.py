@@ -21,10 +21,11 @@ import numpy as np
 
 from plml import PLML, PLMLCV
 from plml.backend.arrays import to_device
-from plml.experiments import datasets, protocols, synthetic
-from plml.experiments.records import provenance
-from plml.experiments.stopwatch import product_rate, seconds_of, stage_seconds
-from plml.files import write_atomically
+import synthetic
+from plml_study import datasets, protocols
+from plml_study.records import provenance
+from stopwatch import product_rate, seconds_of, stage_seconds
+from plml.io.files import write_atomically
 from plml.stages.anchors import kmeans_anchors
 
 

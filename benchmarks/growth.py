@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from plml import PLML
-from plml.experiments import synthetic
-from plml.experiments.records import provenance
-from plml.experiments.stopwatch import seconds_of, stage_seconds
-from plml.files import write_atomically
+import synthetic
+from plml_study.records import provenance
+from stopwatch import seconds_of, stage_seconds
+from plml.io.files import write_atomically
 
 SIZES = {
     "n": (10_000, 20_000, 50_000, 100_000, 200_000),
@@ -80,7 +80,7 @@ def main() -> None:
             content = json.dumps({**found, **provenance()}, indent=1) + "\n"
             write_atomically(options.out, content)
     if options.out is not None:
-        from plml.plots.bench import draw_growth
+        from plml_study.race_picture import draw_growth
 
         draw_growth(found["curves"]).savefig(
             options.out.with_suffix(".png"), dpi=150, facecolor="white"

@@ -8,7 +8,7 @@ import resource
 from time import perf_counter
 
 from plml import LMNN
-from plml.experiments import protocols
+from plml_study import protocols
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from time import perf_counter
 import numpy as np
 
 from plml import LMNN
-from plml.experiments import datasets, protocols
+from plml_study import datasets, protocols
 
 
 def main() -> None:

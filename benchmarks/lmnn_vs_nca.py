@@ -14,9 +14,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
 from plml import LMNN
-from plml.experiments.datasets import load
-from plml.experiments.protocols import prepared_split, splits
-from plml.experiments.statistics import mcnemar
+from plml_study.datasets import load
+from plml_study.protocols import prepared_split, splits
+from plml_study.statistics import mcnemar
 
 
 def right(transformer: object, X: np.ndarray, y: np.ndarray, *test: np.ndarray) -> np.ndarray:

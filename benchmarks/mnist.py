@@ -17,10 +17,10 @@ import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 from plml import PLML
-from plml.experiments import protocols
-from plml.experiments.records import provenance
-from plml.experiments.stopwatch import seconds_of, single_precision_rate, stage_seconds
-from plml.files import write_atomically
+from plml_study import protocols
+from plml_study.records import provenance
+from stopwatch import seconds_of, single_precision_rate, stage_seconds
+from plml.io.files import write_atomically
 
 
 def peak_gigabytes() -> float:

@@ -13,7 +13,7 @@ from time import perf_counter
 from sklearn.neighbors import KNeighborsClassifier
 
 from plml import PLML
-from plml.experiments import datasets, protocols
+from plml_study import datasets, protocols
 
 
 def main() -> None:

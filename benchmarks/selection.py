@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 
 from plml import PLML, PLMLCV
-from plml.experiments import datasets, protocols
-from plml.experiments.bench import DATASETS
-from plml.experiments.stopwatch import seconds_of
+from plml_study import datasets, protocols
+from plml_study.race import DATASETS
+from stopwatch import seconds_of
 
 
 def main() -> None:

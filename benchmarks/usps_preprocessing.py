@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from plml import PLML
-from plml.experiments import datasets, protocols
+from plml_study import datasets, protocols
 
 
 def reduction() -> PCA:

@@ -11,7 +11,7 @@ from time import perf_counter
 import numpy as np
 
 from plml import PLML
-from plml.experiments import datasets
+from plml_study import datasets
 from plml.preprocessing import MeanNormScaler
 
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import normalize, scale
 
 from plml import PLML
-from plml.plots import ConvergenceDisplay
+from plml.inspection import ConvergenceDisplay
 
 X, y = load_digits(return_X_y=True)
 model = PLML(regularization=0.1, random_state=0).fit(normalize(scale(X)), y)

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from plml import PLML
-from plml.plots import ExplanationDisplay
+from plml.inspection import ExplanationDisplay
 from plml.preprocessing import MeanNormScaler
 
 X, y = load_wine(return_X_y=True, as_frame=True)

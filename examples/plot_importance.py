@@ -12,7 +12,7 @@ from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
 
 from plml import PLML
-from plml.plots import ImportanceDisplay
+from plml.inspection import ImportanceDisplay
 
 X, y = load_wine(return_X_y=True, as_frame=True)
 X = StandardScaler().set_output(transform="pandas").fit_transform(X)

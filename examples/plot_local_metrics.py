@@ -9,7 +9,7 @@ points at the same local distance from its centre: short across the boundary, lo
 import numpy as np
 
 from plml import PLML
-from plml.plots import LocalMetricDisplay
+from plml.inspection import LocalMetricDisplay
 
 rng = np.random.default_rng(0)
 angle = rng.uniform(0, np.pi, size=900)

@@ -8,7 +8,7 @@ A handwritten digit and its nearest training cases under the metric at that digi
 from sklearn.datasets import load_digits
 
 from plml import PLML
-from plml.plots import NeighborsDisplay
+from plml.inspection import NeighborsDisplay
 from plml.preprocessing import MeanNormScaler
 
 X, y = load_digits(return_X_y=True)

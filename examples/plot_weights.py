@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import normalize, scale
 
 from plml import PLML
-from plml.plots import WeightsDisplay
+from plml.inspection import WeightsDisplay
 
 X, y = load_digits(return_X_y=True)
 X = normalize(scale(X))

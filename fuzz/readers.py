@@ -21,10 +21,10 @@ import numpy as np
 
 with atheris.instrument_imports(include=["plml"]):
     from plml import checkpoint, persistence, tabular
-    from plml.columns import Columns
-    from plml.experiments import datasets
-    from plml.files import bounded_memory
-    from plml.schema import SCHEMA
+    from plml.tables.columns import Columns
+    from plml_study import datasets
+    from plml.io.files import bounded_memory
+    from plml.io.model_schema import SCHEMA
 
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
 SEEDS = Path(__file__).parents[1] / "tests" / "data"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from plml.experiments import datasets, protocols
+from plml_study import datasets, protocols
 
 settings.register_profile(
     "plml", deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow]

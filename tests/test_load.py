@@ -19,7 +19,7 @@ from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_info
 
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, SML, BoostMetric, KernelSVM
-from plml.backend.threads import crew, limit_threads, one_blas_thread
+from plml.backend.threads import thread_team, limit_threads, one_blas_thread
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +125,8 @@ def test_a_thread_can_hold_blas_after_another_has():
 def test_a_limit_of_the_environment_holds_for_crews():
     pytest.importorskip("faiss")  # brings a BLAS on OpenMP
     code = (
-        "import numpy, faiss; from plml.backend.threads import crew\n"
-        "with crew() as threads: print(threads.size)"
+        "import numpy, faiss; from plml.backend.threads import team\n"
+        "with thread_team() as threads: print(threads.size)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -338,11 +338,11 @@ def test_crews_beside_the_main_thread():
     """Their size does not come from BLAS, whose own threads are left alone there."""
 
     def sizes(n_jobs):
-        with limit_threads(n_jobs), limit_threads(None), crew() as outer:
+        with limit_threads(n_jobs), limit_threads(None), thread_team() as outer:
             threads = shared_blas_threads()
 
             def nested(_):
-                with limit_threads(None), crew() as inner:
+                with limit_threads(None), thread_team() as inner:
                     return inner.size
 
             return outer.size, outer.map(nested, range(4)), threads

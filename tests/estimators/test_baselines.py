@@ -15,7 +15,7 @@ from plml import CBLML, DANN, GLML, LMNN, LMNNMM, SML, BoostMetric, KernelSVM
 from plml.estimators import kernelsvm
 from plml.estimators.glml import METRIC_SHRINKAGES
 from plml.ops import topk
-from plml.stages.generative import bias_matrices, generative_metrics
+from plml.baselines.generative import bias_matrices, generative_metrics
 
 NEIGHBORS = [
     SML(),

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import judge
 from every_estimator import ESTIMATORS
 from plml import PLML, SML
-from plml.experiments import datasets
+from plml_study import datasets
 from plml.preprocessing import MeanNormScaler
 
 pytestmark = [

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from every_estimator import ESTIMATORS
 from plml import GLML, PLML, PLMLCV, KernelSVM
 from plml.cli import main
-from plml.estimators._gaps import GapWarning
+from plml.estimators._fit_warnings import GapWarning
 from plml.preprocessing import MeanNormScaler
 
 

@@ -25,7 +25,7 @@ def blas_threads():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_blas_works_alone_wherever_threads_share_the_work(rng, name, monkeypatch):
-    seen, real = [], threads.Crew.map
+    seen, real = [], threads.ThreadTeam.map
 
     def watched(self, function, items):
         def watch(item):
@@ -35,7 +35,7 @@ def test_blas_works_alone_wherever_threads_share_the_work(rng, name, monkeypatch
 
         return real(self, watch, items)
 
-    monkeypatch.setattr(threads.Crew, "map", watched)
+    monkeypatch.setattr(threads.ThreadTeam, "map", watched)
     y = np.arange(300) % 3
     X = rng.normal(size=(300, 40)) + 2.0 * np.eye(3, 40)[y]
     model = ESTIMATORS[name](n_jobs=2)

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from plml.backend.threads import Crew
+from plml.backend.threads import ThreadTeam
 from plml.ops import grouped
 from plml.ops.grouped import GroupedPairs
 from plml.ops.projections import PsdMatrices
@@ -62,7 +62,7 @@ def test_blocks_and_threads_do_not_change_the_result(problem, rng, monkeypatch):
     whole = GroupedPairs(X, groups, n_groups, pairs)
     monkeypatch.setattr(grouped, "_BLOCK_ELEMENTS", 20)
     with ThreadPoolExecutor(3) as pool:
-        cut = GroupedPairs(X, groups, n_groups, pairs, Crew(pool, 3))
+        cut = GroupedPairs(X, groups, n_groups, pairs, ThreadTeam(pool, 3))
         assert sum(map(len, cut._runs)) > sum(map(len, whole._runs))
         np.testing.assert_allclose(cut.distances(M), whole.distances(M), rtol=1e-10)
         np.testing.assert_allclose(cut.scatter(s), whole.scatter(s), atol=1e-10)

@@ -5,7 +5,7 @@ import pytest
 
 import judge
 from plml.backend.arrays import on_host, to_device
-from plml.backend.threads import Crew
+from plml.backend.threads import ThreadTeam
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import PsdMatrices
 
@@ -65,7 +65,7 @@ def test_threads_do_not_change_the_result(rng, n_bases):
         M, s = A @ A.swapaxes(1, 2), rng.normal(size=9000)
         alone = PairOperator(X, W, pairs)
         with ThreadPoolExecutor(3) as pool:
-            shared = PairOperator(X, W, pairs, Crew(pool, 3))
+            shared = PairOperator(X, W, pairs, ThreadTeam(pool, 3))
             np.testing.assert_allclose(shared.distances(M), alone.distances(M), rtol=1e-10)
             np.testing.assert_allclose(shared.scatter(s), alone.scatter(s), atol=1e-8)
 

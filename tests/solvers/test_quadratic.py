@@ -6,7 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from plml.backend.threads import ALONE
+from plml.backend.threads import SERIAL
 from plml.ops.projections import project_simplex
 from plml.solvers.quadratic import accelerated
 
@@ -19,7 +19,7 @@ class Rows:
         self.metric = np.full((len(b), 1), 2.0 * np.linalg.norm(H, 2))
         cuts = np.linspace(0, len(b), n_blocks + 1).astype(int)
         self.blocks = [slice(a, z) for a, z in pairwise(cuts)]
-        self.crew = ALONE
+        self.team = SERIAL
 
     def product(self, x, rows):
         return self.H[rows] @ x

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from plml.backend.threads import ALONE, Crew
+from plml.backend.threads import SERIAL, ThreadTeam
 from plml.ops.pairs import PairOperator
 from plml.solvers.problem import Keep
 from plml.stages import metrics as stage_2
@@ -250,7 +250,7 @@ class TestWeights:
 
     def test_the_majoriser(self, smooth):
         for dtype in (np.float32, np.float64):
-            rows = RowWeightProblem(smooth, dtype, ALONE)
+            rows = RowWeightProblem(smooth, dtype, SERIAL)
             assert rows.A.dtype == rows.linear.dtype == rows.metric.dtype == dtype
             L = smooth.laplacian
             degrees = L.diagonal()
@@ -261,21 +261,21 @@ class TestWeights:
             assert np.linalg.eigvalsh(majoriser - 2 * H).min() >= -1e-6 * scale
             exact = 2 * np.linalg.norm(smooth.A, 2) + 2 * 20.0 * 2.0 * degrees
             np.testing.assert_allclose(rows.metric[:, 0], exact, rtol=1e-6)
-        assert rows.crew is ALONE
+        assert rows.team is SERIAL
 
     def test_points_without_edges_take_steps_of_their_own(self, smooth):
         alone = copy(smooth)
         alone.laplacian = sparse.csr_array(sparse.diags_array(smooth.laplacian.diagonal()))
-        rows = RowWeightProblem(alone, np.float64, ALONE)
+        rows = RowWeightProblem(alone, np.float64, SERIAL)
         degrees = smooth.laplacian.diagonal()
         exact = 2 * np.linalg.norm(smooth.A, 2) + 2 * 20.0 * degrees
         np.testing.assert_allclose(rows.metric[:, 0], exact, rtol=1e-12)
 
     def test_small_problems_are_not_shared(self, smooth, monkeypatch):
-        crew = Crew(None, 3)
-        assert RowWeightProblem(smooth, np.float64, crew).crew is ALONE
+        team = ThreadTeam(None, 3)
+        assert RowWeightProblem(smooth, np.float64, team).team is SERIAL
         monkeypatch.setattr(stage_1, "_WORTH_SHARING", smooth.B.size - 1)
-        assert RowWeightProblem(smooth, np.float64, crew).crew is crew
+        assert RowWeightProblem(smooth, np.float64, team).team is team
 
 
 @pytest.mark.parametrize("stage", [stage_1, stage_2])

@@ -4,7 +4,7 @@ import pytest
 from scipy.optimize import check_grad
 
 import judge
-from plml.backend.threads import ALONE
+from plml.backend.threads import SERIAL
 from plml.stages import weights
 from plml.stages.graph import graph_laplacian, local_scales, similarity_graph
 from plml.stages.neighbors import euclidean_neighbors
@@ -87,7 +87,7 @@ def test_gap_is_a_valid_bound_everywhere(rng):
 def test_metric_majorises_the_curvature(rng):
     for n in (10, 60):
         _, _, _, problem = make_problem(rng, n=n)
-        metric = RowWeightProblem(problem, np.float64, ALONE).metric
+        metric = RowWeightProblem(problem, np.float64, SERIAL).metric
         for _ in range(20):
             D = rng.normal(size=(n, 4))
             curvature = 2 * np.vdot(D, D @ problem.A + 3.0 * (problem.laplacian @ D))

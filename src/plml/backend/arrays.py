@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from plml.backend.threads import ALONE, Crew
+from plml.backend.threads import SERIAL, ThreadTeam
 from plml.install import install
 
 try:
@@ -84,6 +84,18 @@ def check_device(device: str) -> None:
         and not (number.isdigit() and int(number) < torch.cuda.device_count())
     ):
         raise ValueError(f"device={device!r}: there are {torch.cuda.device_count()} GPUs, from 0")
+
+
+def to_available_device(x: Array, name: str) -> Array:
+    """x on a device, or where it already is on a GPU; on the processor where there is no such one.
+
+    So a model that was fitted on a GPU works on machines without.
+    """
+    try:
+        check_device(name)
+    except ValueError:
+        return on_host(x)
+    return to_device(x, name)
 
 
 def to_device(x: Array, device: str) -> Array:
@@ -258,7 +270,7 @@ def lost_in_products(x: Array) -> float:
 
 
 @contextmanager
-def as_written() -> Iterator[None]:
+def no_autocast() -> Iterator[None]:
     """Neither PyTorch's automatic half precision nor its record of gradients."""
     torch = sys.modules.get("torch")  # if nobody has imported it, there is no tensor
     if torch is None:
@@ -344,6 +356,6 @@ def _tensor_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, in
         return torch.sparse_csr_tensor(indptr, indices, data, size=shape, check_invariants=False)
 
 
-def crew_for(x: Array, crew: Crew) -> Crew:
+def team_for(x: Array, team: ThreadTeam) -> ThreadTeam:
     """Threads share the work on NumPy arrays; PyTorch shares it itself."""
-    return ALONE if is_tensor(x) else crew
+    return SERIAL if is_tensor(x) else team

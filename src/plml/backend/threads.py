@@ -14,8 +14,8 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 #: Where this module was imported; a process with another number was forked from it.
 _process = os.getpid()
-#: Threads of a crew, where the number that BLAS has does not say it.
-_crew_size: ContextVar[int | None] = ContextVar("crew_size", default=None)
+#: Threads of a team, where the number that BLAS has does not say it.
+_team_size: ContextVar[int | None] = ContextVar("team_size", default=None)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -153,10 +153,10 @@ def limit_threads(n_jobs: int | None) -> Iterator[None]:
 
     The process that forks is in danger, too: OpenBLAS then ends its threads and loses what they
     were at, and whoever waits for it waits for ever. Threads beside the main one, which may fork
-    while they compute, leave those of OpenBLAS alone; their crews are as large as ever.
+    while they compute, leave those of OpenBLAS alone; their teams are as large as ever.
     """
     with _work.doing(), ExitStack() as limits:
-        size = _crew_size.get()
+        size = _team_size.get()
         if n_jobs is not None:
             size = effective_n_jobs(n_jobs)
             limits.enter_context(_blas.held_to(size))
@@ -165,17 +165,17 @@ def limit_threads(n_jobs: int | None) -> Iterator[None]:
             limits.enter_context(threadpool_limits(1, user_api="openmp"))
         if current_thread() is not main_thread():
             found = limits.enter_context(_blas.held_to(1, which=_has_a_pool))
-            limits.enter_context(_crews_of(size or found))
+            limits.enter_context(_teams_of(size or found))
         yield
 
 
 @contextmanager
-def _crews_of(size: int) -> Iterator[None]:
-    token = _crew_size.set(size)
+def _teams_of(size: int) -> Iterator[None]:
+    token = _team_size.set(size)
     try:
         yield
     finally:
-        _crew_size.reset(token)
+        _team_size.reset(token)
 
 
 @contextmanager
@@ -189,7 +189,7 @@ def one_blas_thread(of: str = "") -> Iterator[None]:
         yield
 
 
-class Crew:
+class ThreadTeam:
     """Threads that share independent pieces of work.
 
     Parameters
@@ -221,7 +221,7 @@ class Crew:
         return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-ALONE = Crew()
+SERIAL = ThreadTeam()
 
 
 def _work_alone() -> None:
@@ -231,17 +231,17 @@ def _work_alone() -> None:
 
 
 @contextmanager
-def crew() -> Iterator[Crew]:
+def thread_team() -> Iterator[ThreadTeam]:
     """As many threads as BLAS may use, while BLAS itself is held to one.
 
     Pieces that fit the cache, one a thread, beat a BLAS that cuts every small product in two, and
     what is not a product is shared as well.
     """
     with _blas.held_to(1) as found, ExitStack() as limits:
-        n_threads = _crew_size.get() or found
-        limits.enter_context(_crews_of(1))  # none within a crew
+        n_threads = _team_size.get() or found
+        limits.enter_context(_teams_of(1))  # none within a team
         if n_threads == 1:
-            yield ALONE
+            yield SERIAL
             return
         with ThreadPoolExecutor(n_threads, initializer=_work_alone) as pool:
-            yield Crew(pool, n_threads)
+            yield ThreadTeam(pool, n_threads)

@@ -1,60 +1,42 @@
-"""Classifiers that learn basis metrics in the large-margin dual (stage 2) for given weights."""
+"""Classifiers that the pipeline learns: basis metrics in the large-margin dual, for given weights."""
 
 import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from plml.backend.arrays import is_collection, like, on_host
-from plml.checkpoint import Checkpoint
-from plml.estimators._basis import BasisMetricClassifier
-from plml.estimators._callbacks import (
-    CallbackSupportMixin,
-    begin_fit,
-    end_fit,
-    stage_callback,
-    with_callbacks,
+from plml.backend.arrays import Array, is_collection, on_host
+from plml.estimators._basis_queries import BasisMetricQueries
+from plml.estimators._callbacks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
+from plml.estimators._fit_warnings import (
+    GapWarning,
+    classes_of_one,
+    cures_of,
+    fewer_anchors,
+    flat_rows,
+    zero_metric,
 )
-from plml.estimators._costs import METRICS_ITERATIONS, metrics_cost, search_cost
-from plml.estimators._gaps import GapWarning, cures_of
-from plml.estimators._validation import refuse_keywords
-from plml.progress import plan, solver_stage, stage
-from plml.solvers.problem import NOTHING_KEPT, Callback, Keep, history_arrays
-from plml.stages.metrics import Metrics, learn_metrics
-from plml.stages.neighbors import NEEDED, Neighbors, can_approximate
-from plml.stages.search import vanishing
-from plml.stages.triplets import Triplets, check_targets, neighbor_triplets
-
-#: Stages as progress and callbacks name them.
-TRIPLETS, METRICS = "triplets", "stage 2, metrics"
+from plml.estimators._neighbor_classifier import NeighborClassifier
+from plml.estimators._recipe import Recipe, RuleMaker
+from plml.io.checkpoints import Checkpoint
+from plml.metric.basis_metric import BasisMetric
+from plml.solvers.problem import history_arrays
+from plml.stages.neighbors import NEEDED, can_approximate
+from plml.stages.pipeline import Learned, Settings, Weighting, learn
+from plml.stages.run import Run
+from plml.stages.triplets import check_targets
+from plml.validation import refuse_keywords
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """What stage 2 needs and no choice of ``regularization`` changes."""
-
-    weights: np.ndarray  # (n, m)
-    triplets: Triplets
-    recall: dict[str, float]  # of the neighbour searches
-
-
-class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
-    """Stage 2 on top of whatever weights a subclass prepares in ``_prepare``."""
-
-    #: While a fit runs: where the user wants it saved, and what is kept of its parts.
-    _checkpoint: Checkpoint | None = None
-    _kept: Keep = NOTHING_KEPT
-
-    _n_stages = 1
+class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborClassifier):
+    """Basis metrics over whatever weighting a subclass chooses."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **BasisMetricClassifier._parameter_constraints,
+        **NeighborClassifier._parameter_constraints,
         "regularization": [Interval(Real, 0, None, closed="neither")],
         "pull": [Interval(Real, 0, None, closed="left")],
         "n_targets": [Interval(Integral, 1, None, closed="left")],
@@ -79,8 +61,6 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
     solver: str
     neighbor_search: str
     search_backend: str
-    working_memory: float | None
-    verbose: int
 
     @with_callbacks
     def fit(
@@ -102,12 +82,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         refuse_keywords(self, unknown)
         if is_collection(X):
             return self._fit_collection(X, y, checkpoint)
-        self._checkpoint = None if checkpoint is None else Checkpoint.of(checkpoint)
-        try:
-            return self._fit(X, y)
-        finally:
-            self.__dict__.pop("_checkpoint", None)
-            self.__dict__.pop("_kept", None)
+        return self._fit(X, y, None if checkpoint is None else Checkpoint.of(checkpoint))
 
     def _fit_collection(self, X: Any, y: Any, checkpoint: Any) -> Self:
         """Learn from Dask collections, where that is possible."""
@@ -117,117 +92,88 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
         )
 
     @abstractmethod
-    def _prepare(self, X: np.ndarray, y: np.ndarray) -> Preparation:
-        """Weights and triplets."""
+    def _weighting(self) -> Weighting:
+        """How the weights of the basis metrics come about, by the parameters."""
 
-    def _set_preparation(self, preparation: Any, dtype: np.dtype) -> None:
-        """Set the fitted attributes that do not depend on ``regularization``."""
-        self.weights_ = on_host(preparation.weights).astype(dtype, copy=False)
-        self.neighbor_recall_ = preparation.recall
+    @abstractmethod
+    def _rule_maker(self) -> RuleMaker:
+        """How the weights of new points come about, by the parameters."""
 
-    def _set_anchors(self, anchors: np.ndarray, dtype: np.dtype) -> None:
-        anchors = anchors if self._span is None else self._span.points(anchors)
-        self.anchors_ = anchors.astype(dtype, copy=False)
+    def _recipe(self, regularization: float) -> Recipe:
+        """What the parameters mean to the pipeline."""
+        return Recipe(
+            self._weighting(),
+            Settings(
+                regularization=regularization,
+                pull=self.pull,
+                n_targets=self.n_targets,
+                n_impostors=self.n_impostors,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                solver=self.solver,
+            ),
+            self._rule_maker(),
+            self.neighbor_search,
+            self.device,
+            self.search_backend == "approximate",
+        )
 
-    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        self._open_checkpoint()
-        self._learn_at(X, y, self.regularization)
+    def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
+        self._learn_by(self._recipe(self.regularization), X, y, run)
 
-    def _open_checkpoint(self) -> None:
-        """Where a user asked for one, go on where the last fit was cut short."""
-        if self._checkpoint is not None:
-            parameters = {"estimator": type(self).__name__, **self.get_params()}
-            self._kept = self._checkpoint.open(parameters, self._fit_X, self._fit_codes)
-
-    def _learn_at(self, X: np.ndarray, y: np.ndarray, regularization: float) -> None:
+    def _learn_by(self, recipe: Recipe, X: Array, y: np.ndarray, run: Run) -> None:
         check_targets(y)
-        if self.search_backend == "approximate" and not can_approximate(X):
+        if recipe.approximate and not can_approximate(X):
             raise ValueError(f'search_backend="approximate" {NEEDED}; use "exact"')
-        begin_fit(self, self._n_stages)
-        plan(self._costs(*X.shape))
-        preparation = self._prepare(X, y)
-        metrics = self._learn_metrics(X, preparation, regularization, self.tol)
-        self._set_fitted(X, preparation, metrics)
-        self._kept.finish()
+        begin_fit(self, 1 + recipe.weighting.n_solvers)
+        self._set_fitted(learn(recipe.stages(X, y), recipe.weighting, recipe.settings, run))
+        self.search_recall_ = self._metric.recall(min(self.n_neighbors, len(y) - 1))
         end_fit(self)
 
-    def _costs(self, n: int, d: int) -> dict[str, float]:
-        """The stages of a fit, with rough seconds."""
-        return {**self._preparation_costs(n, d), METRICS: self._metrics_cost(n, d)}
-
-    def _preparation_costs(self, n: int, d: int) -> dict[str, float]:
-        """The stages of ``_prepare``, with rough seconds."""
-        return {TRIPLETS: search_cost(n, n, d)}
-
-    def _metrics_cost(self, n: int, d: int, n_iter: int = METRICS_ITERATIONS) -> float:
-        return metrics_cost(n, d, getattr(self, "n_bases", 1), n_iter)
-
-    @contextmanager
-    def _stage(self, name: str, tol: float) -> Iterator[Callback]:
-        """What a solver calls at its iterates: the progress bar, and the user's callbacks."""
-        with (
-            solver_stage(name, tol, self.max_iter) as show,
-            stage_callback(self, name, show) as callback,
-        ):
-            yield callback
-
-    def _triplets(self, neighbors: Neighbors) -> Triplets:
-        sizes = self.n_targets, self.n_impostors
-        with stage(TRIPLETS):
-            kept = self._kept.arrays("triplets", lambda: neighbor_triplets(neighbors, *sizes))
-        return Triplets(*kept)._replace(n_target_pairs=int(kept[1]))
-
-    def _recall(self, neighbors: Neighbors) -> dict[str, float]:
-        """What the searches of a fit found, those before an interruption as well."""
-        purposes, shares = self._kept.arrays(
-            "recall", lambda: (list(neighbors.recall), list(neighbors.recall.values()))
-        )
-        return {str(name): float(share) for name, share in zip(purposes, shares, strict=True)}
-
-    def _learn_metrics(
-        self,
-        X: np.ndarray,
-        preparation: Preparation,
-        regularization: float,
-        tol: float,
-        gamma: np.ndarray | None = None,
-    ) -> Metrics:
-        with self._stage(METRICS, tol) as callback:
-            return learn_metrics(
-                X,
-                like(preparation.weights, X, X.dtype),
-                preparation.triplets,
-                regularization,
-                self.pull,
-                solver=self.solver,
-                tol=tol,
-                max_iter=self.max_iter,
-                gamma=gamma,
-                callback=callback,
-                keep=self._kept,
-            )
-
-    def _set_fitted(self, X: np.ndarray, preparation: Preparation, metrics: Metrics) -> None:
-        self._forget_copies()
-        self._set_preparation(preparation, on_host(X[:1]).dtype)
+    def _set_fitted(self, learned: Learned) -> None:
+        """Set the fitted attributes, in the coordinates of the data."""
+        weights, metrics, dtype = learned.weights, learned.metrics, self._fit_X.dtype
+        self.weights_ = on_host(weights.weights).astype(dtype, copy=False)
         self.basis_metrics_ = self._outward(on_host(metrics.M))
+        if weights.anchors is not None:
+            anchors = on_host(weights.anchors)
+            anchors = anchors if self._span is None else self._span.points(anchors)
+            self.anchors_ = anchors.astype(dtype, copy=False)
+        self.neighbor_recall_ = learned.recall
+        self._set_certificates(learned)
+
+    def _set_certificates(self, learned: Learned) -> None:
+        """Set what is known of the solutions of both stages."""
+        metrics = learned.metrics
         self.objective_ = metrics.objective
         self.dual_gap_ = metrics.gap
         self.converged_ = bool(metrics.gap <= self.tol)
         self.n_iter_ = metrics.n_iter
         self.history_ = {"metrics": history_arrays(metrics.history)}
         self._cut = ["metrics"] if metrics.interrupted else []  # stages that a callback stopped
-        self.search_recall_ = self._placed(X).recall(min(self.n_neighbors, len(X) - 1))
 
-    def _troubles(self) -> Iterator[Warning]:
+    def _metric_parameters(self) -> tuple[Any, ...]:
+        return self.device, self.search_backend
+
+    def _make_metric(self) -> BasisMetric:
+        recipe = self._recipe(1.0)  # a metric that was learned does not depend on it
+        anchors, scales = getattr(self, "anchors_", None), getattr(self, "_scales", None)
+        return recipe.metric(
+            self._fit_X, self.weights_, self.basis_metrics_, anchors, scales, self._span
+        )
+
+    def _fit_warnings(self) -> Iterator[Warning]:
+        if hasattr(self, "anchors_"):
+            asked = self._weighting().n_bases
+            yield from fewer_anchors(asked, len(self.anchors_), len(self.weights_))
         yield from classes_of_one(self._class_sizes, self.classes_)
-        yield from self._gap_trouble("stage 2 (metrics)", self.dual_gap_, "metrics" in self._cut)
+        yield from self._gap_warning("stage 2 (metrics)", self.dual_gap_, "metrics" in self._cut)
         if self.dual_gap_ <= self.tol:
             yield from zero_metric(self.basis_metrics_)
             if self.basis_metrics_.any() and isinstance(self.weights_, np.ndarray):
                 yield from flat_rows(self.weights_, self.basis_metrics_)
 
-    def _gap_trouble(self, stage: str, gap: float, cut: bool = False) -> Iterator[Warning]:
+    def _gap_warning(self, stage: str, gap: float, cut: bool = False) -> Iterator[Warning]:
         if gap > self.tol:
             yield GapWarning(
                 stage,
@@ -237,45 +183,3 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricClassifier):
                 cures=cures_of(self._fit_X),
                 reason="a callback stopped it" if cut else "",
             )
-
-
-def fewer_anchors(
-    asked: int, found: int, n_samples: int, parameter: str = "n_bases"
-) -> Iterator[Warning]:
-    """A warning where k-means found fewer clusters than were asked for."""
-    if found < asked:
-        yield UserWarning(
-            f"{parameter}={asked} anchors were asked for; the {n_samples} training rows give "
-            f"{found} distinct clusters, so {found} are used"
-        )
-
-
-def zero_metric(M: np.ndarray) -> Iterator[Warning]:
-    """A warning where nothing was learned."""
-    if not M.any():
-        yield UserWarning(
-            "the learned metric is zero, so neighbours are the Euclidean ones: same-class "
-            "neighbours are no nearer than other-class ones; check the labels, the features and "
-            "their scale, or lower pull or regularization"
-        )
-
-
-def flat_rows(weights: np.ndarray, M: np.ndarray) -> Iterator[Warning]:
-    """A warning where the metrics of some rows vanish."""
-    flat = int(vanishing(weights, np.trace(M, axis1=1, axis2=2, dtype=np.float64)).sum())
-    if flat:
-        yield UserWarning(
-            f"at {flat} of the {len(weights)} training rows the learned metric is zero, so "
-            "distances there are zero and neighbours are the Euclidean ones; lower pull or "
-            "regularization, or take fewer bases"
-        )
-
-
-def classes_of_one(sizes: np.ndarray, classes: np.ndarray) -> Iterator[Warning]:
-    """A warning that names the classes with one member."""
-    alone = classes[sizes == 1].tolist()
-    if alone:
-        named = ", ".join(repr(label) for label in alone[:5]) + (", ..." if len(alone) > 5 else "")
-        yield UserWarning(
-            f"classes with one member have no same-class neighbour and give no triplets: {named}"
-        )

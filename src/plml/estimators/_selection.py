@@ -2,19 +2,20 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import clone
 
-from plml.backend.arrays import is_tensor, like, on_host
+from plml.backend.arrays import Array, is_tensor, like, on_host
 from plml.backend.processes import end_with
-from plml.estimators._costs import SELECTION_ITERATIONS, search_cost
 from plml.estimators._folds import Split, checked_splits
-from plml.estimators._large_margin import METRICS, LargeMarginClassifier
-from plml.progress import plan, stage
-from plml.solvers.problem import NOTHING_KEPT, Keep
+from plml.estimators._recipe import Recipe, predicted_codes
+from plml.solvers.problem import Checkpointer
+from plml.stages.costs import SELECTION_ITERATIONS, metrics_cost, search_cost
+from plml.stages.pipeline import METRICS, costs, learn_metrics_of, preparation_costs, prepare
+from plml.stages.run import Run
 
 #: The paper's grid for alpha_1.
 REGULARIZATIONS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -31,65 +32,143 @@ class Selection(NamedTuple):
 
 
 def select_regularization(
-    estimator: LargeMarginClassifier,
-    X: np.ndarray,
+    recipe: Recipe,
+    X: Array,
     y: np.ndarray,
     regularizations: Sequence[float],
-    **options: Any,
+    *,
+    n_neighbors: int,
+    classes: np.ndarray,
+    cv: Any,
+    tol: float,
+    run: Run,
 ) -> Selection:
-    """The best of the values in ``cross_validate_path``; the larger of equals.
+    """The value with the best accuracy over the folds; the larger of equals.
 
     Parameters
     ----------
-    estimator, X, y, options : as in ``cross_validate_path``
+    recipe : its ``regularization`` is not looked at
+    X, y : validated instances and class codes
     regularizations : positive numbers in any order
+    n_neighbors : that vote
+    classes : names of the classes, for messages
+    cv : scikit-learn's meaning
+    tol : relative gap within the folds
+    run : Run; its threads are shared by the folds
     """
     values = _largest_first(regularizations)
-    results = cross_validate_path(estimator, X, y, values, **options)
+    splits = _same_splits(
+        run.checkpoint, lambda: checked_splits(cv, X, y, classes, "regularization", n_neighbors)
+    )
+    folds = [
+        _Fold(recipe, values, tol, n_neighbors, len(classes), *_numbers(split, len(y)))
+        for split in splits
+    ]
+    results = _as_results(values, _scores(folds, X, y, run))
     best = int(results["mean_test_score"].argmax())
     return Selection(float(values[best]), float(results["mean_test_score"][best]), results)
 
 
-def cross_validate_path(
-    estimator: LargeMarginClassifier,
-    X: np.ndarray,
-    y: np.ndarray,
-    values: np.ndarray,
-    *,
-    classes: np.ndarray,
-    cv: Any,
-    tol: float,
-    n_jobs: int | None,
-    keep: Keep = NOTHING_KEPT,
-) -> dict[str, Any]:
-    """Accuracy of every value on every fold, in the form of scikit-learn's ``cv_results_``.
+class _Fold(NamedTuple):
+    """One fold, and what is done on it."""
 
-    Parameters
-    ----------
-    estimator : unfitted; its ``regularization`` is not looked at
-    X, y : validated instances and class codes
-    values : (n_values,) array, largest first
-    classes : names of the classes, for messages
-    cv : scikit-learn's meaning
-    tol : relative gap within the folds
-    """
-    splits = _kept_splits(
-        keep, lambda: checked_splits(cv, X, y, classes, "regularization", estimator.n_neighbors)
-    )
-    to_do = [i for i in range(len(splits)) if not keep.knows(f"fold {i}")]
-    jobs = _fold_paths(estimator, X, y, [splits[i] for i in to_do], values, tol, n_jobs)
-    names = [f"cross-validation: fold {i + 1} of {len(splits)}" for i in range(len(splits))]
-    costs = dict.fromkeys(names, 0.0)
+    recipe: Recipe
+    values: np.ndarray  # largest first
+    tol: float
+    n_neighbors: int
+    n_classes: int
+    train: np.ndarray
+    test: np.ndarray
+
+    def costs(self, d: int) -> dict[str, float]:
+        """The stages of a fold, with rough seconds."""
+        per_value = sum(self.costs_of_value(d).values())
+        return {
+            **preparation_costs(len(self.train), d, self.recipe.weighting),
+            **dict.fromkeys(map(_named, self.values), per_value),
+        }
+
+    def costs_of_value(self, d: int) -> dict[str, float]:
+        """The stages of one value, with rough seconds."""
+        m, sizes = self.recipe.weighting.n_bases, (len(self.test), len(self.train))
+        return {
+            METRICS: metrics_cost(len(self.train), d, m, SELECTION_ITERATIONS),
+            SCORING: search_cost(*sizes, d + m),
+        }
+
+    def scores(self, X: Array, y: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:
+        """Accuracies and gaps; every value starts where the one before ended."""
+        recipe = self.recipe
+        rows, y_train = X[like(self.train, X)], y[self.train]
+        stages = recipe.stages(rows, y_train)
+        run.plan(self.costs(X.shape[1]))
+        prepared = prepare(stages, recipe.weighting, recipe.settings, run)
+        weights = prepared.weights
+        anchors = None if weights.anchors is None else on_host(weights.anchors)
+        host, W = on_host(rows), on_host(weights.weights)
+        scores, gaps, gamma = [], [], None
+        for value in self.values:
+            settings = replace(recipe.settings, regularization=float(value), tol=self.tol)
+            with run.stage(_named(value)):
+                run.plan(self.costs_of_value(X.shape[1]))
+                metrics = learn_metrics_of(stages, prepared, settings, run, gamma)
+                gamma = metrics.gamma
+                with run.stage(SCORING):
+                    metric = recipe.metric(
+                        host,
+                        W.astype(host.dtype, copy=False),
+                        on_host(metrics.M).astype(host.dtype, copy=False),
+                        anchors,
+                        weights.scales,
+                    )
+                    found = predicted_codes(
+                        metric, y_train, X[like(self.test, X)], self.n_neighbors, self.n_classes
+                    )
+            scores.append(np.mean(found == y[self.test]))
+            gaps.append(metrics.gap)
+        return np.array(scores), np.array(gaps)
+
+
+def _scores(
+    folds: list[_Fold], X: Array, y: np.ndarray, run: Run
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """What every fold finds; those that a checkpoint knows are not computed again."""
+    checkpoint = run.checkpoint
+    to_do = [i for i in range(len(folds)) if not checkpoint.knows(f"fold {i}")]
+    jobs = _in_parallel([folds[i] for i in to_do], X, y, run)
+    names = [f"cross-validation: fold {i + 1} of {len(folds)}" for i in range(len(folds))]
+    seconds = dict.fromkeys(names, 0.0)
     for i in to_do:
-        train, test = (np.arange(len(y))[rows] for rows in splits[i])
-        sizes = len(train), len(test), X.shape[1]
-        costs[names[i]] = sum(_fold_costs(estimator, *sizes, values).values())
-    plan({**costs, FINAL_FIT: sum(estimator._costs(*X.shape).values())})
-    folds = []
+        seconds[names[i]] = sum(folds[i].costs(X.shape[1]).values())
+    whole = costs(*X.shape, folds[0].recipe.weighting)
+    run.plan({**seconds, FINAL_FIT: sum(whole.values())})
+    found = []
     for i, name in enumerate(names):
-        with stage(name):
-            folds.append(keep.arrays(f"fold {i}", lambda: next(jobs)))
-    return _as_results(values, folds)
+        with run.stage(name):
+            found.append(checkpoint.arrays(f"fold {i}", lambda: next(jobs)))
+    return found
+
+
+def _in_parallel(
+    folds: list[_Fold], X: Array, y: np.ndarray, run: Run
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The scores of every fold, several at the same time, as they are asked for."""
+    n_jobs = 1 if is_tensor(X) else run.n_jobs  # one GPU
+    employer = os.getpid()
+    yield from Parallel(n_jobs=n_jobs, return_as="generator")(
+        # Threads are those that the folds at the same time leave each other.
+        delayed(_fold_scores)(fold, X, y, run.memory, employer)
+        for fold in folds
+    )
+
+
+def _fold_scores(
+    fold: _Fold, X: Array, y: np.ndarray, memory: float | None, employer: int
+) -> tuple[np.ndarray, np.ndarray]:
+    end_with(employer)
+    run = Run(memory=memory)
+    with run.limits():
+        return fold.scores(X, y, run)
 
 
 def _as_results(values: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
@@ -108,94 +187,20 @@ def _as_results(values: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]) 
     return results
 
 
-def _kept_splits(keep: Keep, compute: Callable[[], list[Split]]) -> list[Split]:
+def _same_splits(checkpoint: Checkpointer, compute: Callable[[], list[Split]]) -> list[Split]:
     """The same splits after an interruption, even where they are drawn at random."""
-    flat = keep.arrays("splits", lambda: tuple(part for split in compute() for part in split))
+    flat = checkpoint.arrays("splits", lambda: tuple(part for split in compute() for part in split))
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _fold_paths(
-    estimator: LargeMarginClassifier,
-    X: np.ndarray,
-    y: np.ndarray,
-    splits: list[Split],
-    values: np.ndarray,
-    tol: float,
-    n_jobs: int | None,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """What ``_fold_path`` finds on every split, several at the same time, as they are asked for."""
-    n_jobs = 1 if is_tensor(X) else n_jobs  # one GPU
-    yield from Parallel(n_jobs=n_jobs, return_as="generator")(
-        # Threads are those that the folds at the same time leave each other.
-        delayed(_fold_path)(
-            clone(estimator).set_params(verbose=0, n_jobs=None),
-            X,
-            y,
-            train,
-            test,
-            values,
-            tol,
-            os.getpid(),
-        )
-        for train, test in splits
-    )
-
-
-def _fold_path(
-    estimator: LargeMarginClassifier,
-    X: np.ndarray,
-    y: np.ndarray,
-    train: np.ndarray,
-    test: np.ndarray,
-    values: np.ndarray,
-    tol: float,
-    employer: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracies and gaps of one fold; every value starts where the one before ended."""
-    end_with(employer)
-    X_train, y_train = X[like(np.arange(len(y))[train], X)], y[train]
-    X_test = X[like(np.arange(len(y))[test], X)]
-    estimator._remember(on_host(X_train), y_train, np.arange(y.max() + 1))
-    sizes = len(X_train), len(X_test), X.shape[1]
-    scores, gaps, gamma = [], [], None
-    plan(_fold_costs(estimator, *sizes, values))
-    with estimator._threads():
-        preparation = estimator._prepare(X_train, y_train)
-        for value in values:
-            with stage(_named(value)):
-                plan(_value_costs(estimator, *sizes))
-                metrics = estimator._learn_metrics(X_train, preparation, float(value), tol, gamma)
-                gamma = metrics.gamma
-                with stage(SCORING):
-                    estimator._set_fitted(X_train, preparation, metrics)
-                    predicted = on_host(estimator._predict_codes(X_test))
-            scores.append(np.mean(predicted == y[test]))
-            gaps.append(metrics.gap)
-    return np.array(scores), np.array(gaps)
+def _numbers(split: Split, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of rows, also where a split is given as masks."""
+    train, test = (np.arange(n)[rows] for rows in split)
+    return train, test
 
 
 def _named(value: float) -> str:
     return f"regularization {value:g}"
-
-
-def _fold_costs(
-    estimator: LargeMarginClassifier, n_train: int, n_test: int, d: int, values: np.ndarray
-) -> dict[str, float]:
-    """The stages of a fold, with rough seconds."""
-    a_value = sum(_value_costs(estimator, n_train, n_test, d).values())
-    return {
-        **estimator._preparation_costs(n_train, d),
-        **dict.fromkeys(map(_named, values), a_value),
-    }
-
-
-def _value_costs(
-    estimator: LargeMarginClassifier, n_train: int, n_test: int, d: int
-) -> dict[str, float]:
-    return {
-        METRICS: estimator._metrics_cost(n_train, d, SELECTION_ITERATIONS),
-        SCORING: search_cost(n_test, n_train, d + getattr(estimator, "n_bases", 1)),
-    }
 
 
 def _largest_first(regularizations: Sequence[float]) -> np.ndarray:

@@ -7,17 +7,21 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from plml.estimators._basis import BasisMetricClassifier
-from plml.estimators._global import GlobalMetric
-from plml.estimators._large_margin import classes_of_one, zero_metric
-from plml.progress import plan, solver_stage, stage
+from plml.backend.arrays import Array
+from plml.baselines.boosting import learn_boosted_metric
+from plml.estimators._basis_queries import BasisMetricQueries
+from plml.estimators._fit_warnings import classes_of_one, zero_metric
+from plml.estimators._linear_map import LinearMap
+from plml.estimators._neighbor_classifier import NeighborClassifier
+from plml.metric.basis_metric import BasisMetric
+from plml.metric.weight_rules import SingleMetric
 from plml.solvers.problem import Monitor, history_arrays
-from plml.stages.boosting import learn_boosted_metric
 from plml.stages.neighbors import ExactNeighbors
+from plml.stages.run import Run
 from plml.stages.triplets import check_targets, neighbor_triplets
 
 
-class BoostMetric(GlobalMetric, BasisMetricClassifier):
+class BoostMetric(LinearMap, BasisMetricQueries, NeighborClassifier):
     """Nearest-neighbour classification under one metric with an exponential loss,
 
         min_{M >= 0} log sum_ijk exp(-(d^2(x_i, x_k) - d^2(x_i, x_j))) + trace_weight tr(M),
@@ -87,7 +91,7 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **BasisMetricClassifier._parameter_constraints,
+        **NeighborClassifier._parameter_constraints,
         "trace_weight": [Interval(Real, 0, None, closed="neither")],
         "update": [StrOptions({"totally-corrective", "stage-wise"})],
         "n_targets": [Interval(Integral, 1, None, closed="left")],
@@ -124,14 +128,14 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
+    def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         check_targets(y)
-        plan({"triplets": 1, "BoostMetric": 9})
-        with stage("triplets"):
+        run.plan({"triplets": 1, "BoostMetric": 9})
+        with run.stage("triplets"):
             triplets = neighbor_triplets(ExactNeighbors(X, y), self.n_targets, self.n_impostors)
         centered = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         unit = float(np.sqrt(np.mean(centered**2, dtype=np.float64))) or 1.0
-        with solver_stage("BoostMetric", self.tol, self.max_iter) as callback:
+        with run.solver("BoostMetric", self.tol, self.max_iter) as callback:
             # In units of the standard deviation M is unit^2 times as large.
             learned = learn_boosted_metric(
                 centered / np.asarray(unit, dtype=X.dtype),
@@ -149,9 +153,13 @@ class BoostMetric(GlobalMetric, BasisMetricClassifier):
         self.n_iter_ = max(learned.n_iter, 1)
         self.history_ = {"metrics": history_arrays(learned.history)}
         self._set_components()
-        self._forget_copies()
-        self._placed(X)
+        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
 
-    def _troubles(self) -> Iterator[Warning]:
+    def _make_metric(self) -> BasisMetric:
+        return BasisMetric(
+            self._fit_X, self.weights_, self.basis_metrics_, SingleMetric(), span=self._span
+        )
+
+    def _fit_warnings(self) -> Iterator[Warning]:
         yield from classes_of_one(self._class_sizes, self.classes_)
         yield from zero_metric(self.basis_metrics_)

@@ -1,32 +1,19 @@
 """Cluster-Based Local Metric Learning: PLML without weight learning."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
-from plml.backend.arrays import Array, like, on_host
-from plml.estimators._costs import anchors_cost
-from plml.estimators._large_margin import LargeMarginClassifier, Preparation, fewer_anchors
-from plml.progress import stage
-from plml.stages.anchors import kmeans_anchors
-from plml.stages.approximate import neighbors_of
-from plml.stages.neighbors import euclidean_neighbors
-
-
-@dataclass(frozen=True)
-class ClusterPreparation(Preparation):
-    """The cluster means beside the weights."""
-
-    anchors: np.ndarray
+from plml.estimators._large_margin import LargeMarginClassifier
+from plml.estimators._recipe import RuleMaker
+from plml.metric.weight_rules import NearestCenter
+from plml.stages.pipeline import ClusterWeighting
 
 
 class CBLML(LargeMarginClassifier):
-    """Nearest-neighbour classification under one metric M_b >= 0 a k-means cluster,
+    """Nearest-neighbour classification under one metric M_b >= 0 per k-means cluster,
 
         min_{M_b >= 0} regularization sum_b ||M_b||_F^2 + pull sum_ij d^2_i(x_i, x_j)
                        + sum_ijk [1 + d^2_i(x_i, x_j) - d^2_i(x_i, x_k)]_+ ,
@@ -119,28 +106,12 @@ class CBLML(LargeMarginClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _prepare(self, X: np.ndarray, y: np.ndarray) -> ClusterPreparation:
-        random = check_random_state(self.random_state)
-        with stage("anchors"):
-            centers, labels = self._kept.arrays(
-                "anchors", lambda: kmeans_anchors(X, self.n_bases, random)[:2]
-            )
-        weights = np.eye(len(centers))[labels]
-        neighbors = neighbors_of(X, y, self.neighbor_search)
-        triplets = self._triplets(neighbors)
-        return ClusterPreparation(weights, triplets, self._recall(neighbors), centers)
+    def _weighting(self) -> ClusterWeighting:
+        return ClusterWeighting(self.n_bases, self.random_state)
 
-    def _preparation_costs(self, n: int, d: int) -> dict[str, float]:
-        return {"anchors": anchors_cost(n, self.n_bases), **super()._preparation_costs(n, d)}
+    def _rule_maker(self) -> RuleMaker:
+        return _nearest_center
 
-    def _set_preparation(self, preparation: ClusterPreparation, dtype: np.dtype) -> None:
-        super()._set_preparation(preparation, dtype)
-        self._set_anchors(on_host(preparation.anchors), dtype)
 
-    def _troubles(self) -> Iterator[Warning]:
-        yield from fewer_anchors(self.n_bases, len(self.anchors_), len(self.weights_))
-        yield from super()._troubles()
-
-    def _weights_at(self, X: Array) -> Array:
-        _, nearest = euclidean_neighbors(like(self._inside(self.anchors_), X), 1, X)
-        return like(np.eye(len(self.anchors_)), X, X.dtype)[nearest[:, 0]]
+def _nearest_center(anchors: Any, scales: Any, X: np.ndarray) -> NearestCenter:
+    return NearestCenter(anchors)

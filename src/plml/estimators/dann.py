@@ -6,11 +6,16 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from plml.estimators._own import OwnMetricClassifier
-from plml.stages.discriminant import discriminant_metrics
+from plml.backend.arrays import Array
+from plml.baselines.discriminant import discriminant_metrics
+from plml.estimators._neighbor_classifier import NeighborClassifier
+from plml.metric.query_metric import QueryMetric
+from plml.ops.span import inside
+from plml.stages.run import Run
+from plml.stages.search import OwnMetricIndex
 
 
-class DANN(OwnMetricClassifier):
+class DANN(NeighborClassifier):
     """Nearest-neighbour classification under the local discriminant metric around each query,
 
         M = W^{-1/2} (W^{-1/2} B W^{-1/2} + epsilon I) W^{-1/2},
@@ -54,7 +59,7 @@ class DANN(OwnMetricClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **OwnMetricClassifier._parameter_constraints,
+        **NeighborClassifier._parameter_constraints,
         "n_local": [Interval(Integral, 2, None, closed="left"), None],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "n_iterations": [Interval(Integral, 1, None, closed="left")],
@@ -76,25 +81,27 @@ class DANN(OwnMetricClassifier):
         self.n_neighbors = n_neighbors
         self.n_jobs = n_jobs
 
-    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
+    def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         asked = max(len(X) // 5, 50) if self.n_local is None else self.n_local
         self.n_local_ = min(asked, len(X) - 1)
-        _ = self._index  # made now: a prediction changes nothing of a fitted estimator
+        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
 
-    @property
-    def _elements_per_query(self) -> int:
+    def _make_metric(self) -> QueryMetric:
+        index = OwnMetricIndex(inside(self._fit_X, self._span))
+
+        def matrices(Q: np.ndarray, own: np.ndarray | None) -> np.ndarray:
+            return discriminant_metrics(
+                index.rows,
+                self._fit_codes,
+                Q,
+                n_classes=len(self.classes_),
+                n_local=self.n_local_,
+                epsilon=self.epsilon,
+                n_iterations=self.n_iterations,
+                own=own,
+                index=index,
+            )
+
         # The neighbourhood's points, their residuals and class memberships.
-        return self.n_local_ * (3 * self.n_features_in_ + 2 * len(self.classes_))
-
-    def _matrices(self, Q: np.ndarray, own: np.ndarray | None) -> np.ndarray:
-        return discriminant_metrics(
-            self._index.rows,
-            self._fit_codes,
-            Q,
-            n_classes=len(self.classes_),
-            n_local=self.n_local_,
-            epsilon=self.epsilon,
-            n_iterations=self.n_iterations,
-            own=own,
-            index=self._index,
-        )
+        elements = self.n_local_ * (3 * self.n_features_in_ + 2 * len(self.classes_))
+        return QueryMetric(index, matrices, elements, self._span)

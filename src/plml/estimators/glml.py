@@ -1,6 +1,5 @@
 """Generative Local Metric Learning."""
 
-from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -8,21 +7,26 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from plml.estimators._folds import checked_splits
-from plml.estimators._own import OwnMetricClassifier
-from plml.stages.generative import (
+from plml.backend.arrays import Array
+from plml.baselines.generative import (
     GaussianClasses,
     bias_matrices,
     fit_gaussians,
     generative_metrics,
     shrunk_predictions,
 )
+from plml.estimators._folds import checked_splits
+from plml.estimators._neighbor_classifier import NeighborClassifier
+from plml.metric.query_metric import QueryMetric
+from plml.ops.span import inside, inward, outward
+from plml.stages.run import Run
+from plml.stages.search import OwnMetricIndex
 
 #: What ``metric_shrinkage="cv"`` chooses from.
 METRIC_SHRINKAGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
 
 
-class GLML(OwnMetricClassifier):
+class GLML(NeighborClassifier):
     """Nearest-neighbour classification under local metrics from Gaussian models of the classes.
 
     At every point the metric of unit determinant that minimises the leading term of the
@@ -82,10 +86,8 @@ class GLML(OwnMetricClassifier):
     1.0
     """
 
-    _made_again: ClassVar[tuple[str, ...]] = (*OwnMetricClassifier._made_again, "_model")
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **OwnMetricClassifier._parameter_constraints,
+        **NeighborClassifier._parameter_constraints,
         "shrinkage": [Interval(Real, 0, 1, closed="right")],
         "metric_shrinkage": [Interval(Real, 0, 1, closed="both"), StrOptions({"cv"})],
         "cv": ["cv_object"],
@@ -113,14 +115,13 @@ class GLML(OwnMetricClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
+    def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         means, precisions, self._log_constants = fit_gaussians(
             X, y, len(self.classes_), self.shrinkage
         )
         span = self._span
         self.means_ = means if span is None else span.points(means)
-        self.precisions_ = precisions if span is None else span.outward(precisions)
-        _ = self._index, self._model  # made now: a prediction changes nothing of an estimator
+        self.precisions_ = outward(precisions, span)
         if self.metric_shrinkage == "cv":
             scores = self._cross_validate(X, y)
             self.metric_shrinkage_ = float(METRIC_SHRINKAGES[scores.argmax()])
@@ -130,6 +131,7 @@ class GLML(OwnMetricClassifier):
             }
         else:
             self.metric_shrinkage_ = float(self.metric_shrinkage)
+        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
 
     def _cross_validate(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Accuracy of every value on held-out rows, all of them or a random part."""
@@ -151,12 +153,17 @@ class GLML(OwnMetricClassifier):
             n_tested += n_rows
         return correct / n_tested
 
-    def _matrices(self, Q: np.ndarray, own: np.ndarray | None) -> np.ndarray:
+    def _make_metric(self) -> QueryMetric:
+        index = OwnMetricIndex(inside(self._fit_X, self._span))
+        model = GaussianClasses(
+            inside(self.means_, self._span),
+            inward(self.precisions_, self._span),
+            self._log_constants,
+        )
         # Models of before this parameter have the metric as published.
         exponent = 1.0 - getattr(self, "metric_shrinkage_", 0.0)
-        return generative_metrics(bias_matrices(self._model, Q), exponent)
 
-    @cached_property
-    def _model(self) -> GaussianClasses:
-        means, precisions = self._inside(self.means_), self._inward(self.precisions_)
-        return GaussianClasses(means, precisions, self._log_constants)
+        def matrices(Q: np.ndarray, own: np.ndarray | None) -> np.ndarray:
+            return generative_metrics(bias_matrices(model, Q), exponent)
+
+        return QueryMetric(index, matrices, 4 * self.n_features_in_**2, self._span)

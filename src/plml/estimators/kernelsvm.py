@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.threads import limit_threads
 from plml.estimators._folds import checked_splits
-from plml.estimators._state import of_one_fit, refitted
-from plml.estimators._validation import query_data, refuse_keywords, training_data
+from plml.estimators._fitted_state import of_one_fit, refitted
+from plml.validation import query_data, refuse_keywords, training_data
 from plml.ops.topk import row_blocks
 
 #: The kernels of the paper's comparison, as parameters of scikit-learn's kernels.
@@ -88,6 +88,10 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
     >>> bool(KernelSVM().fit(X, y).score(X, y) > 0.95)
     True
     """
+
+    #: As in ``NeighborClassifier``.
+    _not_pickled: ClassVar[tuple[str, ...]] = ()
+    _fitted_names: tuple[str, ...] = ()
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernels": ["array-like"],

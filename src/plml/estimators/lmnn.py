@@ -2,12 +2,16 @@
 
 import numpy as np
 
-from plml.estimators._basis import BasisMetricClassifier
-from plml.estimators._global import GlobalMetric
-from plml.estimators._lmnn import LargeMarginNeighbors
+from plml.backend.arrays import Array
+from plml.estimators._basis_queries import BasisMetricQueries
+from plml.estimators._linear_map import LinearMap
+from plml.estimators._lmnn_shared import LargeMarginNeighbors
+from plml.metric.basis_metric import BasisMetric
+from plml.metric.weight_rules import SingleMetric
+from plml.stages.run import Run
 
 
-class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
+class LMNN(LinearMap, BasisMetricQueries, LargeMarginNeighbors):
     """Nearest-neighbour classification under one large-margin metric M >= 0,
 
         min_M (1 - push) sum_{j ~> i} d^2(x_i, x_j)
@@ -121,9 +125,18 @@ class LMNN(GlobalMetric, LargeMarginNeighbors, BasisMetricClassifier):
     def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.zeros(len(X), dtype=np.int64)
 
-    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        self.basis_metrics_ = self._outward(self._fit_metrics(X, y))
-        self.weights_ = np.ones((len(X), 1), dtype=self._fit_X.dtype)
+    def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
+        self.basis_metrics_ = self._outward(self._fit_metrics(X, y, run))
+        self.weights_ = np.ones((len(y), 1), dtype=self._fit_X.dtype)
         self._set_components()
-        self._forget_copies()
-        self._placed(X)
+        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
+
+    def _make_metric(self) -> BasisMetric:
+        return BasisMetric(
+            self._fit_X,
+            self.weights_,
+            self.basis_metrics_,
+            SingleMetric(),
+            span=self._span,
+            device=self.device,
+        )

@@ -1,7 +1,6 @@
 """Large Margin Nearest Neighbour classification with several metrics."""
 
 from collections.abc import Iterator
-from functools import cached_property
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -9,11 +8,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
-from plml.estimators._large_margin import fewer_anchors
-from plml.estimators._lmnn import LargeMarginNeighbors
-from plml.ops.distances import local_pairs
+from plml.backend.arrays import Array
+from plml.estimators._fit_warnings import fewer_anchors
+from plml.estimators._lmnn_shared import LargeMarginNeighbors
+from plml.metric.case_metric import CaseMetric
 from plml.stages.anchors import kmeans_anchors
-from plml.stages.search import TrainingMetricIndex
+from plml.stages.run import Run
 
 
 class LMNNMM(LargeMarginNeighbors):
@@ -69,8 +69,6 @@ class LMNNMM(LargeMarginNeighbors):
     (3, 4, 4)
     """
 
-    _made_again = ("_index",)
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LargeMarginNeighbors._parameter_constraints,
         "n_metrics": [Interval(Integral, 1, None, closed="left"), None],
@@ -113,39 +111,20 @@ class LMNNMM(LargeMarginNeighbors):
         if self.n_metrics is None:
             return y
         if self.decision == "energy":
-            raise ValueError('decision="energy" needs one metric a class: leave n_metrics=None')
+            raise ValueError('decision="energy" needs one metric per class: leave n_metrics=None')
         return kmeans_anchors(X, self.n_metrics, check_random_state(self.random_state)).labels
 
-    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
-        self.basis_metrics_ = self._outward(self._fit_metrics(X, y))
+    def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
+        self.basis_metrics_ = self._outward(self._fit_metrics(X, y, run))
         self.metric_of_ = self._groups
-        self.__dict__.pop("_index", None)  # of an earlier fit
-        _ = self._index  # made now: a prediction changes nothing of a fitted estimator
+        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
 
-    def _troubles(self) -> Iterator[Warning]:
+    def _make_metric(self) -> CaseMetric:
+        return CaseMetric(self._fit_X, self.metric_of_, self.basis_metrics_, self._span)
+
+    def _fit_warnings(self) -> Iterator[Warning]:
         if self.n_metrics is not None:
             yield from fewer_anchors(
                 self.n_metrics, len(self.basis_metrics_), len(self._fit_X), "n_metrics"
             )
-        yield from super()._troubles()
-
-    @cached_property
-    def _index(self) -> TrainingMetricIndex:
-        rows, M = self._inside(self._fit_X), self._inward(self.basis_metrics_)
-        return TrainingMetricIndex(rows, self.metric_of_, M)
-
-    def _search(self, X: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
-        if X is None:
-            return self._index.search(self._index.X, k, np.arange(len(self._fit_X)))
-        return self._index.search(self._inside(X), k)
-
-    def _metric_numbers(self, X: np.ndarray | None) -> np.ndarray:
-        return self.metric_of_ if X is None else self.metric_of_[self._search(X, 1)[1][:, 0]]
-
-    def _metrics_at(self, X: np.ndarray | None) -> np.ndarray:
-        return self.basis_metrics_[self._metric_numbers(X)]
-
-    def _squared_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        weights = np.eye(len(self.basis_metrics_))[self._metric_numbers(first)]
-        candidates = np.arange(len(second))[:, None]
-        return local_pairs(first, weights, self.basis_metrics_, second, candidates)[:, 0]
+        yield from super()._fit_warnings()

@@ -1,16 +1,14 @@
 """Parametric Local Metric Learning (Wang, Woznica, Kalousis, NIPS 2012)."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from plml.backend.arrays import is_collection
-from plml.estimators._smooth import SmoothLocalMetric
-from plml.estimators._state import of_one_fit
+from plml.estimators._large_margin import LargeMarginClassifier
+from plml.estimators._smooth_weights import SmoothWeights
 
 
-class PLML(SmoothLocalMetric):
+class PLML(SmoothWeights, LargeMarginClassifier):
     """Nearest-neighbour classification under a metric that varies smoothly over the data.
 
     Stage 1 learns, for every instance, convex weights W_i over m anchor points,
@@ -26,7 +24,7 @@ class PLML(SmoothLocalMetric):
     are convex, and both solutions come with a certificate: a relative gap to the optimum.
 
     Dask arrays and data frames are learned from on the cluster of the current Dask client (see
-    ``plml.distributed``), and Dask collections of queries are answered block by block.
+    ``plml.dask``), and Dask collections of queries are answered block by block.
 
     Parameters
     ----------
@@ -68,7 +66,7 @@ class PLML(SmoothLocalMetric):
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
     working_memory : float or None
-        MiB of temporary arrays at the most, beside the data, the solution and their copies. None
+        MiB of temporary arrays at the most, besides the data, the solution and their copies. None
         takes blocks of a few MiB on a processor, and a part of what is free on a GPU.
     random_state : int, RandomState or None
         Seeds the k-means of the anchor points.
@@ -119,6 +117,11 @@ class PLML(SmoothLocalMetric):
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LargeMarginClassifier._parameter_constraints,
+        **SmoothWeights._smooth_constraints,
+    }
+
     def __init__(
         self,
         *,
@@ -143,71 +146,33 @@ class PLML(SmoothLocalMetric):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_bases=n_bases,
-            pull=pull,
-            locality=locality,
-            smoothness=smoothness,
-            n_targets=n_targets,
-            n_impostors=n_impostors,
-            n_graph_neighbors=n_graph_neighbors,
-            n_neighbors=n_neighbors,
-            query_weights=query_weights,
-            tol=tol,
-            max_iter=max_iter,
-            solver=solver,
-            neighbor_search=neighbor_search,
-            search_backend=search_backend,
-            device=device,
-            n_jobs=n_jobs,
-            working_memory=working_memory,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        self.n_bases = n_bases
         self.regularization = regularization
+        self.pull = pull
+        self.locality = locality
+        self.smoothness = smoothness
+        self.n_targets = n_targets
+        self.n_impostors = n_impostors
+        self.n_graph_neighbors = n_graph_neighbors
+        self.n_neighbors = n_neighbors
+        self.query_weights = query_weights
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver = solver
+        self.neighbor_search = neighbor_search
+        self.search_backend = search_backend
+        self.device = device
+        self.n_jobs = n_jobs
+        self.working_memory = working_memory
+        self.random_state = random_state
+        self.verbose = verbose
 
-    @of_one_fit
-    def predict(self, X: Any) -> Any:
-        remote = self._remote(X)
-        return super().predict(X) if remote is None else remote.predict(X)
-
-    @of_one_fit
-    def predict_proba(self, X: Any) -> Any:
-        remote = self._remote(X)
-        return super().predict_proba(X) if remote is None else remote.predict_proba(X)
-
-    @of_one_fit
-    def kneighbors(
-        self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
-    ) -> Any:
-        remote = None if X is None else self._remote(X)
-        if remote is None:
-            return super().kneighbors(X, n_neighbors, return_distance)
-        return remote.kneighbors(X, n_neighbors, return_distance)
-
-    def _weights(self, X: Any) -> Any:
-        sharded = getattr(self, "_sharded", None)
-        if sharded is None or X is None:
-            return super()._weights(X)
-        return sharded.local_weights(X)
-
-    @of_one_fit
-    def local_weights(self, X: Any = None) -> Any:
-        remote = None if X is None else self._remote(X)
-        return super().local_weights(X) if remote is None else remote.local_weights(X)
-
-    def _remote(self, X: Any) -> Any:
-        """What answers queries that do not meet their training data on this machine."""
-        check_is_fitted(self)
-        sharded = getattr(self, "_sharded", None)
-        if sharded is None and is_collection(X):
-            from plml.distributed.queries import BlockQueries
-
-            return BlockQueries(self)
-        return sharded
+    def _elsewhere(self, X: Any) -> Any:
+        sharded = self.__dict__.get("_sharded")
+        return super()._elsewhere(X) if sharded is None else sharded
 
     def _fit_collection(self, X: Any, y: Any, checkpoint: Any) -> Self:
-        from plml.distributed import fit
+        from plml.dask import fit
 
         if checkpoint is not None:
             raise ValueError(
@@ -220,6 +185,6 @@ class PLML(SmoothLocalMetric):
         if "_sharded" in vars(self):
             raise ValueError(
                 "the training data of this model is on a Dask cluster; before it is saved or "
-                "copied, bring it here with plml.distributed.collect(model)"
+                "copied, bring it here with plml.dask.collect(model)"
             )
         return super().__getstate__()

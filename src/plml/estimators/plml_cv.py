@@ -7,15 +7,16 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from plml.estimators._gaps import GapWarning, cures_of
+from plml.backend.arrays import Array
+from plml.estimators._fit_warnings import GapWarning, cures_of
+from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
-from plml.estimators._smooth import SmoothLocalMetric
-from plml.estimators.plml import PLML
-from plml.progress import stage
+from plml.estimators._smooth_weights import SmoothWeights
+from plml.stages.run import Run
 from plml.stages.triplets import check_targets
 
 
-class PLMLCV(SmoothLocalMetric):
+class PLMLCV(SmoothWeights, LargeMarginClassifier):
     """PLML that selects ``regularization`` by cross-validated accuracy, then refits on all data.
 
     Within a fold the graph, the anchors, the weights and the triplets are computed once, and the
@@ -52,9 +53,10 @@ class PLMLCV(SmoothLocalMetric):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{
             name: constraint
-            for name, constraint in SmoothLocalMetric._parameter_constraints.items()
+            for name, constraint in LargeMarginClassifier._parameter_constraints.items()
             if name != "regularization"
         },
+        **SmoothWeights._smooth_constraints,
         "regularizations": ["array-like"],
         "cv": ["cv_object"],
         "selection_tol": [Interval(Real, 0, None, closed="neither")],
@@ -86,54 +88,49 @@ class PLMLCV(SmoothLocalMetric):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_bases=n_bases,
-            pull=pull,
-            locality=locality,
-            smoothness=smoothness,
-            n_targets=n_targets,
-            n_impostors=n_impostors,
-            n_graph_neighbors=n_graph_neighbors,
-            n_neighbors=n_neighbors,
-            query_weights=query_weights,
-            tol=tol,
-            max_iter=max_iter,
-            solver=solver,
-            neighbor_search=neighbor_search,
-            search_backend=search_backend,
-            device=device,
-            n_jobs=n_jobs,
-            working_memory=working_memory,
-            random_state=random_state,
-            verbose=verbose,
-        )
         self.regularizations = regularizations
         self.cv = cv
         self.selection_tol = selection_tol
+        self.n_bases = n_bases
+        self.pull = pull
+        self.locality = locality
+        self.smoothness = smoothness
+        self.n_targets = n_targets
+        self.n_impostors = n_impostors
+        self.n_graph_neighbors = n_graph_neighbors
+        self.n_neighbors = n_neighbors
+        self.query_weights = query_weights
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver = solver
+        self.neighbor_search = neighbor_search
+        self.search_backend = search_backend
+        self.device = device
+        self.n_jobs = n_jobs
+        self.working_memory = working_memory
+        self.random_state = random_state
+        self.verbose = verbose
 
-    def _learn(self, X: np.ndarray, y: np.ndarray) -> None:
+    def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         check_targets(y)
-        self._open_checkpoint()
-        own = self.get_params()
-        shared = {name: own[name] for name in PLML().get_params() if name in own}
         selection = select_regularization(
-            PLML(**shared),
+            self._recipe(1.0),
             X,
             y,
             self.regularizations,
+            n_neighbors=self.n_neighbors,
             classes=self.classes_,
             cv=self.cv,
             tol=self.selection_tol,
-            n_jobs=self.n_jobs,
-            keep=self._kept,
+            run=run,
         )
         self.cv_results_ = selection.results
         self.best_regularization_ = selection.regularization
         self.best_score_ = selection.score
-        with stage(FINAL_FIT):
-            self._learn_at(X, y, self.best_regularization_)
+        with run.stage(FINAL_FIT):
+            self._learn_by(self._recipe(self.best_regularization_), X, y, run)
 
-    def _troubles(self) -> Iterator[Warning]:
+    def _fit_warnings(self) -> Iterator[Warning]:
         gaps = np.stack([v for k, v in self.cv_results_.items() if k.endswith("_dual_gap")])
         if gaps.max() > self.selection_tol:
             worst = float(self.cv_results_["param_regularization"][gaps.max(axis=0).argmax()])
@@ -145,4 +142,4 @@ class PLMLCV(SmoothLocalMetric):
                 tol_name="selection_tol",
                 cures=cures_of(self._fit_X),
             )
-        yield from super()._troubles()
+        yield from super()._fit_warnings()

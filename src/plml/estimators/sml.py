@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from plml.estimators._global import GlobalMetric
-from plml.estimators._large_margin import LargeMarginClassifier, Preparation
-from plml.stages.approximate import neighbors_of
-from plml.stages.metrics import Metrics
+from plml.estimators._large_margin import LargeMarginClassifier
+from plml.estimators._linear_map import LinearMap
+from plml.estimators._recipe import RuleMaker
+from plml.metric.weight_rules import SingleMetric
+from plml.stages.pipeline import Learned, SingleWeighting
 
 
-class SML(GlobalMetric, LargeMarginClassifier):
+class SML(LinearMap, LargeMarginClassifier):
     """Nearest-neighbour classification under one large-margin metric M >= 0,
 
         min_M regularization ||M||_F^2 + pull sum_ij d^2(x_i, x_j)
@@ -102,11 +103,16 @@ class SML(GlobalMetric, LargeMarginClassifier):
         self.working_memory = working_memory
         self.verbose = verbose
 
-    def _prepare(self, X: np.ndarray, y: np.ndarray) -> Preparation:
-        neighbors = neighbors_of(X, y, self.neighbor_search)
-        triplets = self._triplets(neighbors)
-        return Preparation(np.ones((len(X), 1)), triplets, self._recall(neighbors))
+    def _weighting(self) -> SingleWeighting:
+        return SingleWeighting()
 
-    def _set_fitted(self, X: np.ndarray, preparation: Any, metrics: Metrics) -> None:
-        super()._set_fitted(X, preparation, metrics)
+    def _rule_maker(self) -> RuleMaker:
+        return _single_metric
+
+    def _set_fitted(self, learned: Learned) -> None:
+        super()._set_fitted(learned)
         self._set_components()
+
+
+def _single_metric(anchors: Any, scales: Any, X: np.ndarray) -> SingleMetric:
+    return SingleMetric()

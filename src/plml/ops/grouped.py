@@ -17,7 +17,7 @@ import numpy as np
 from plml.backend.arrays import (
     Array,
     Edges,
-    crew_for,
+    team_for,
     device,
     like,
     namespace,
@@ -25,7 +25,7 @@ from plml.backend.arrays import (
     segment_sum,
     share_of_memory,
 )
-from plml.backend.threads import ALONE, Crew
+from plml.backend.threads import SERIAL, ThreadTeam
 from plml.ops.projections import PsdMatrices
 
 #: Elements of X in a block of rows: a few megabytes, so that it stays in the cache.
@@ -50,16 +50,16 @@ class GroupedPairs:
     groups : (n,) integer NumPy array
     n_groups : int
     pairs : (n_pairs, 2) integer NumPy array of rows (i, j); the metric is that of i
-    crew : threads that share the work
+    team : threads that share the work
     """
 
     def __init__(
-        self, X: Array, groups: np.ndarray, n_groups: int, pairs: np.ndarray, crew: Crew = ALONE
+        self, X: Array, groups: np.ndarray, n_groups: int, pairs: np.ndarray, team: ThreadTeam = SERIAL
     ) -> None:
         n, d = X.shape
         self.X = X
         self.n_bases = n_groups
-        self.crew = crew_for(X, crew)
+        self.team = team_for(X, team)
         self.n_pairs = len(pairs)
         self._basis: Array | None = None
         ends, visitors, visited = _nodes(groups, pairs)
@@ -67,14 +67,14 @@ class GroupedPairs:
         self._ends = like(np.ascontiguousarray(np.vstack([pairs.T, ends])), X)
         self._edges = Edges(pairs, n, X)
         block = max(1, share_of_memory(X, _BLOCK_ELEMENTS) // max(d, 1))
-        self._row_blocks = self.crew.cut(n, block)
-        self._pair_blocks = self.crew.cut(len(pairs), block)
+        self._row_blocks = self.team.cut(n, block)
+        self._pair_blocks = self.team.cut(len(pairs), block)
         pieces = _pieces(groups, visitors, visited, n_groups, block)
         pieces = [
             piece._replace(nodes=like(piece.nodes, X), rows=like(piece.rows, X)) for piece in pieces
         ]
         # Many groups are small: a thread takes a run of them.
-        runs = np.array_split(np.arange(len(pieces)), 4 * self.crew.size)
+        runs = np.array_split(np.arange(len(pieces)), 4 * self.team.size)
         self._runs = [[pieces[k] for k in run] for run in runs if len(run)]
 
     def astype(self, dtype: Any) -> "GroupedPairs":
@@ -100,9 +100,9 @@ class GroupedPairs:
         M = xp.astype(M, self.X.dtype, copy=False)
         MX = xp.empty_like(self.X)  # row i: M_g(i) x_i
         squares = xp.empty(self._n_nodes, dtype=xp.float64, device=place)
-        self.crew.map(lambda run: self._forms(run, M, factors, MX, squares), self._runs)
+        self.team.map(lambda run: self._forms(run, M, factors, MX, squares), self._runs)
         result = xp.empty(self.n_pairs, dtype=xp.float64, device=place)
-        self.crew.map(lambda block: self._pair_forms(block, MX, squares, result), self._pair_blocks)
+        self.team.map(lambda block: self._pair_forms(block, MX, squares, result), self._pair_blocks)
         return result
 
     def scatter(self, s: Array) -> Array:
@@ -111,10 +111,10 @@ class GroupedPairs:
         entries = self._edges.entries(s, self.X.dtype)
         # sum_p s_p (x_i - x_j)(x_i - x_j)^T = G + G^T with G = X^T (D_i/2 + D_j/2 - S) X.
         out_edges = xp.empty_like(self.X)
-        self.crew.map(lambda rows: self._out_edges(entries, rows, out_edges), self._row_blocks)
+        self.team.map(lambda rows: self._out_edges(entries, rows, out_edges), self._row_blocks)
         in_edges = 0.5 * segment_sum(s, self._ends[2], self._n_nodes)
         G = xp.zeros((self.n_bases, d, d), dtype=xp.float64, device=device(self.X))
-        parts = self.crew.map(
+        parts = self.team.map(
             lambda run: [self._part(piece, out_edges, in_edges) for piece in run], self._runs
         )
         for piece, part in zip(chain(*self._runs), chain(*parts), strict=True):

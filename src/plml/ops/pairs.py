@@ -10,7 +10,7 @@ and its adjoint, which sends one coefficient a pair to one scatter matrix a basi
 
 Both are graph-Laplacian products: no array of n_pairs x d, let alone n_triplets x d, is formed,
 and none of n x m x d either: rows are taken a block at a time, and the blocks, or the bases, are
-shared among the threads of a crew.
+shared among the threads of a team.
 """
 
 from copy import copy
@@ -21,7 +21,7 @@ import numpy as np
 from plml.backend.arrays import (
     Array,
     Edges,
-    crew_for,
+    team_for,
     device,
     is_tensor,
     like,
@@ -29,7 +29,7 @@ from plml.backend.arrays import (
     row_dot,
     share_of_memory,
 )
-from plml.backend.threads import ALONE, Crew
+from plml.backend.threads import SERIAL, ThreadTeam
 from plml.ops.projections import PsdMatrices
 
 _PAIR_BLOCK = 8192
@@ -43,7 +43,7 @@ class Pairs(Protocol):
     """A map from metrics to distances of pairs, with its adjoint."""
 
     X: Array
-    crew: Crew
+    team: ThreadTeam
 
     @property
     def n_bases(self) -> int:
@@ -71,29 +71,29 @@ class PairOperator:
     X : (n, d) array; its dtype is the dtype of the matrix products
     weights : (n, m) array
     pairs : (n_pairs, 2) integer NumPy array of rows (i, j); the metric is that of i
-    crew : threads that share the work
+    team : threads that share the work
     """
 
-    def __init__(self, X: Array, weights: Array, pairs: np.ndarray, crew: Crew = ALONE) -> None:
+    def __init__(self, X: Array, weights: Array, pairs: np.ndarray, team: ThreadTeam = SERIAL) -> None:
         xp = namespace(X)
         self.X = xp.asarray(X)
         self.weights = xp.astype(weights, X.dtype, copy=False)
         self.pairs = pairs
-        self.crew = crew_for(X, crew)
+        self.team = team_for(X, team)
         n, d = X.shape
         self._edges = Edges(pairs, n, X)  # of no dtype
         self._ends = like(np.ascontiguousarray(pairs.T), X)
         self._narrow = d <= _NARROW
         width = d * self.n_bases if self._narrow else d
         elements = share_of_memory(X, _BLOCK_ELEMENTS)
-        self._blocks = self.crew.cut(n, elements // max(width, 1))
+        self._blocks = self.team.cut(n, elements // max(width, 1))
         pair_block = max(1, elements // max(d, 1))
         if not is_tensor(X):
             pair_block = min(_PAIR_BLOCK, pair_block)
-        self._pair_blocks = self.crew.cut(len(pairs), pair_block)
+        self._pair_blocks = self.team.cut(len(pairs), pair_block)
         self._members = [] if self._narrow else self._rows_that_matter()
         # A basis and a run of blocks: enough pieces for everyone even where there is one basis.
-        n_runs = min(len(self._blocks), -(-2 * self.crew.size // self.n_bases))
+        n_runs = min(len(self._blocks), -(-2 * self.team.size // self.n_bases))
         runs = np.array_split(np.arange(len(self._blocks)), max(n_runs, 1))
         self._pieces = [
             (b, range(run[0], run[-1] + 1)) for b in range(self.n_bases) for run in runs if len(run)
@@ -117,16 +117,16 @@ class PairOperator:
         entries = self._edges.entries(s, self.X.dtype)
         # sum_p w_p (x_i - x_j)(x_i - x_j)^T = G + G^T with G = X^T (D_i/2 + D_j/2 - S) X.
         out_edges = xp.empty_like(self.X)
-        self.crew.map(lambda rows: self._out_edges(entries, rows, out_edges), self._blocks)
+        self.team.map(lambda rows: self._out_edges(entries, rows, out_edges), self._blocks)
         in_edges = 0.5 * self._edges.transposed_product(s, entries, self.weights)
         G = xp.zeros((self.n_bases, d, d), dtype=xp.float64, device=device(self.X))
         if self._narrow:
-            for part in self.crew.map(
+            for part in self.team.map(
                 lambda rows: self._narrow_scatter(rows, out_edges, in_edges), self._blocks
             ):
                 G += part
         else:
-            parts = self.crew.map(
+            parts = self.team.map(
                 lambda piece: self._wide_scatter(*piece, out_edges, in_edges), self._pieces
             )
             for (b, _), part in zip(self._pieces, parts, strict=True):
@@ -142,14 +142,14 @@ class PairOperator:
         Q = xp.zeros_like(self.weights)  # Q_jb = x_j^T M_b x_j
         if self._narrow:
             side_by_side = xp.reshape(xp.permute_dims(M, (1, 0, 2)), (M.shape[1], -1))
-            self.crew.map(lambda rows: self._narrow_forms(rows, side_by_side, MX, Q), self._blocks)
+            self.team.map(lambda rows: self._narrow_forms(rows, side_by_side, MX, Q), self._blocks)
         else:
             numbers = range(len(self._blocks))
             L = None if factors is None else [part.astype(self.X.dtype) for part in factors]
-            self.crew.map(lambda block: self._wide_forms(block, M, L, MX, Q), numbers)
+            self.team.map(lambda block: self._wide_forms(block, M, L, MX, Q), numbers)
         own = xp.astype(row_dot(self.weights, Q), xp.float64)
         result = xp.empty(len(self.pairs), dtype=xp.float64, device=device(self.X))
-        self.crew.map(lambda rows: self._pair_forms(rows, MX, Q, own, result), self._pair_blocks)
+        self.team.map(lambda rows: self._pair_forms(rows, MX, Q, own, result), self._pair_blocks)
         return result
 
     def _out_edges(self, entries: Array, rows: slice, out: Array) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plml.backend.arrays import Array, device, is_tensor, namespace
-from plml.backend.threads import ALONE, Crew
+from plml.backend.threads import SERIAL, ThreadTeam
 
 #: Odd quintics a y + b y^3 + c y^5: the first ones lift small values fast, the last ones (the
 #: Newton-Schulz step of order three) converge to the sign.
@@ -104,7 +104,7 @@ class PsdMatrices(NamedTuple):
     factors: list[np.ndarray] | None = None  # (d, rank_b)
 
 
-def project_psd(S: Array, crew: Crew = ALONE) -> Array:
+def project_psd(S: Array, team: ThreadTeam = SERIAL) -> Array:
     """argmin_P ||P - S||_F^2 subject to P positive semidefinite, for symmetric S.
 
     What rounding leaves of an eigenvalue that is zero is zero: a metric that should vanish does.
@@ -112,19 +112,19 @@ def project_psd(S: Array, crew: Crew = ALONE) -> Array:
     Parameters
     ----------
     S : (..., d, d) array, symmetric
-    crew : threads that share the matrices
+    team : threads that share the matrices
     """
     if is_tensor(S):
         return _positive_part(S)
     flat = S.reshape(-1, *S.shape[-2:])
-    return project_psd_factored(flat, crew).matrices.reshape(S.shape)
+    return project_psd_factored(flat, team).matrices.reshape(S.shape)
 
 
-def project_psd_factored(S: np.ndarray, crew: Crew = ALONE) -> PsdMatrices:
+def project_psd_factored(S: np.ndarray, team: ThreadTeam = SERIAL) -> PsdMatrices:
     """``project_psd`` of an (m, d, d) array, with the factors where d is not small."""
     if S.shape[-1] < _WORTH_A_THREAD:
         return PsdMatrices(_positive_part(S))
-    factors = crew.map(_positive_factor, list(S))
+    factors = team.map(_positive_factor, list(S))
     return PsdMatrices(np.stack([L @ L.T for L in factors]), factors)
 
 

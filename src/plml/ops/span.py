@@ -43,6 +43,21 @@ class Span(NamedTuple):
         return self.basis.T @ M @ self.basis
 
 
+def inside(X: Array, span: Span | None) -> Array:
+    """Points in the coordinates of a span, or as they are where there is none."""
+    return X if span is None else span.coordinates(X)
+
+
+def inward(M: np.ndarray, span: Span | None) -> np.ndarray:
+    """Metrics in the coordinates of a span, or as they are where there is none."""
+    return M if span is None else span.inward(M)
+
+
+def outward(M: np.ndarray, span: Span | None) -> np.ndarray:
+    """Metrics in the coordinates of the data."""
+    return M if span is None else span.outward(M)
+
+
 def span_of(X: Array) -> Span | None:
     """The span of the centred rows; None where they differ in as many directions as features.
 

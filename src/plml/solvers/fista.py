@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plml.backend.arrays import dot, fetch, like
-from plml.solvers.problem import Callback, Evaluation, Keeper, Monitor, Problem, Solution, State
+from plml.solvers.problem import NO_SOLVER_CHECKPOINT, SolverCheckpoint, Callback, Evaluation, Monitor, Problem, Solution, State
 
 
 class FistaState(NamedTuple):
@@ -29,7 +29,7 @@ def fista(
     restart: bool = False,
     check_every: int = 1,
     callback: Callback | None = None,
-    keeper: Keeper | None = None,
+    checkpoint: SolverCheckpoint = NO_SOLVER_CHECKPOINT,
 ) -> Solution:
     """Minimise a problem to a relative gap of ``tol``.
 
@@ -45,9 +45,9 @@ def fista(
     restart : drop the momentum when it points uphill (O'Donoghue and Candes, 2015)
     check_every : iterations between two certificates
     callback : called at every certified iterate
-    keeper : of the state
+    checkpoint : of the state
     """
-    monitor = Monitor(tol, callback, keeper)
+    monitor = Monitor(tol, callback, checkpoint)
     iteration, t, y = 0, 1.0, x0
     if saved := monitor.saved:
         x0, y = like(saved["x"], x0), like(saved["y"], x0)

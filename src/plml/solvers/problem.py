@@ -56,18 +56,6 @@ def counting_on(callback: Callback | None, before: "Solution") -> Callback | Non
     return lambda record: callback(before.counting_on(record))
 
 
-class Keeper(Protocol):
-    """Where a run leaves its state, and finds that of a run that was cut short."""
-
-    def saved(self) -> State:
-        """The state of the run before; empty where there was none."""
-        ...
-
-    def offer(self, state: Callable[[], State]) -> None:
-        """Save the state that the function returns, if it is time."""
-        ...
-
-
 class Solution(NamedTuple):
     """The point returned, with its certificate."""
 
@@ -92,39 +80,68 @@ class Solution(NamedTuple):
         )
 
 
-class Keep:
-    """What a fit asks to be kept of its parts; this one keeps nothing."""
+#: Before the first run, for ``followed_by``.
+NOTHING_DONE = Solution(np.empty(0), np.inf, np.inf, False, False, 0, ())
+
+
+class SolverCheckpoint:
+    """Where one run of a solver leaves its state; this one forgets it."""
+
+    def finished(self) -> Solution | None:
+        """The solution, where an earlier run was not cut short."""
+        return None
+
+    def saved(self) -> State:
+        """The state of a run that was cut short; empty where there was none."""
+        return {}
+
+    def offer(self, state: Callable[[], State]) -> None:
+        """Save the state that the function returns, if it is time."""
+
+    def finish(self, solution: Solution) -> Solution:
+        """Save the solution, unless a callback stopped the run; it is returned as it is."""
+        return solution
+
+
+NO_SOLVER_CHECKPOINT = SolverCheckpoint()
+
+
+class Checkpointer:
+    """Saves what a fit has computed, part by part; this one saves nothing."""
 
     def arrays(self, name: str, compute: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """What the function returns, or returned when this part was done."""
+        """What the function returns, or returned when this part was computed."""
         return compute()
 
     def knows(self, name: str) -> bool:
-        """Whether this part is done."""
+        """Whether this part was computed."""
         return False
 
+    def solver(self, name: str) -> SolverCheckpoint:
+        """The checkpoint of one run of a solver."""
+        return NO_SOLVER_CHECKPOINT
+
     def finish(self) -> None:
-        """The fit is done."""
-
-    def solve(self, name: str, run: Callable[[Keeper | None], Solution]) -> Solution:
-        """The solution of a solver that leaves its state with the keeper it is called with."""
-        return run(None)
+        """Save what is not saved yet: the fit is done."""
 
 
-NOTHING_KEPT = Keep()
+NO_CHECKPOINT = Checkpointer()
 
 
 class Monitor:
     """Keeps the history of one run and decides when it ends."""
 
     def __init__(
-        self, tol: float, callback: Callback | None = None, keeper: Keeper | None = None
+        self,
+        tol: float,
+        callback: Callback | None = None,
+        checkpoint: SolverCheckpoint = NO_SOLVER_CHECKPOINT,
     ) -> None:
         self.tol = tol
         self.callback = callback
-        self.keeper = keeper
+        self.checkpoint = checkpoint
         #: Where to go on: the state of a run that was cut short.
-        self.saved: State = keeper.saved() if keeper else {}
+        self.saved: State = checkpoint.saved()
         self.history = list(history_of(self.saved.pop("history", ())))
         self.interrupted = False
         self._start = perf_counter() - (self.history[-1].seconds if self.history else 0.0)
@@ -141,8 +158,8 @@ class Monitor:
         if self.callback and self.callback(record):
             self.interrupted = True
         closed = gap <= self.tol
-        if self.keeper and state and not closed:
-            self.keeper.offer(lambda: {**state(), "history": np.array(self.history)})
+        if state and not closed:
+            self.checkpoint.offer(lambda: {**state(), "history": np.array(self.history)})
         return self.interrupted or closed
 
     def solution(self, x: np.ndarray, value: float, gap: float, n_iter: int) -> Solution:

@@ -3,8 +3,8 @@
 from typing import Any, Protocol
 
 from plml.backend.arrays import Array, fetch, like, namespace, row_dot
-from plml.backend.threads import Crew
-from plml.solvers.problem import Callback, Keeper, Monitor, Solution, State
+from plml.backend.threads import ThreadTeam
+from plml.solvers.problem import NO_SOLVER_CHECKPOINT, SolverCheckpoint, Callback, Monitor, Solution, State
 
 #: Iterations between two looks at the certificate, which costs as much as an iteration.
 CHECK_EVERY = 5
@@ -22,7 +22,7 @@ class RowQuadratic(Protocol):
     linear: Array  # (n, m), b
     metric: Array  # (n, 1)
     blocks: list[slice]  # rows that are worked on together
-    crew: Crew
+    team: ThreadTeam
 
     def product(self, x: Array, rows: slice) -> Array:
         """Rows of H x."""
@@ -44,7 +44,7 @@ def accelerated(
     tol: float,
     max_iter: int,
     callback: Callback | None = None,
-    keeper: Keeper | None = None,
+    checkpoint: SolverCheckpoint = NO_SOLVER_CHECKPOINT,
 ) -> Solution:
     """Minimise to a relative gap of ``tol``.
 
@@ -59,11 +59,11 @@ def accelerated(
     tol : relative gap at which to stop
     max_iter : iterations at the most
     callback : called at every look at the certificate
-    keeper : of the state
+    checkpoint : of the state
     """
-    monitor = Monitor(tol, callback, keeper)
+    monitor = Monitor(tol, callback, checkpoint)
     xp = namespace(x0)
-    share = problem.crew.map
+    share = problem.team.map
     # Kept where the arrays are: no iteration waits for the host.
     one = xp.ones_like(x0[0, 0])
     if saved := monitor.saved:
@@ -149,6 +149,6 @@ def _first_state(problem: RowQuadratic, x0: Array) -> State:
     """The arrays that one iteration hands to the next, before the first."""
     xp = namespace(x0)
     x, Hx = xp.asarray(x0, copy=True), xp.empty_like(x0)
-    problem.crew.map(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
+    problem.team.map(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
     y, Hy = xp.asarray(x, copy=True), xp.asarray(Hx, copy=True)
     return {"x": x, "y": y, "Hx": Hx, "Hy": Hy, "hint": xp.full_like(x0[:, 0], xp.nan)}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from plml.backend.arrays import Array, device, dot, fetch, like, namespace, share_of_memory
-from plml.solvers.problem import Callback, Evaluation, Keeper, Monitor, Problem, Solution, State
+from plml.solvers.problem import NO_SOLVER_CHECKPOINT, SolverCheckpoint, Callback, Evaluation, Monitor, Problem, Solution, State
 
 MEMORY = 10
 #: Elements of the block of vectors that is worked on at a time.
@@ -29,7 +29,7 @@ def projected_lbfgs(
     single: bool = False,
     evaluation: Evaluation | None = None,
     callback: Callback | None = None,
-    keeper: Keeper | None = None,
+    checkpoint: SolverCheckpoint = NO_SOLVER_CHECKPOINT,
 ) -> Solution:
     """Minimise over a box to a relative gap of ``tol``.
 
@@ -53,11 +53,11 @@ def projected_lbfgs(
     single : keep the steps and the changes of the gradient in float32
     evaluation : of x0, where it is at hand
     callback : called at every accepted point
-    keeper : of the state
+    checkpoint : of the state
     """
     moves = BoxMoves(problem, x0, bounds, single, evaluation)
     return minimize_box(
-        moves, tol=tol, max_iter=max_iter, patience=patience, callback=callback, keeper=keeper
+        moves, tol=tol, max_iter=max_iter, patience=patience, callback=callback, checkpoint=checkpoint
     )
 
 
@@ -77,7 +77,7 @@ class Trial(Protocol):
     slope: float  # <gradient, x_new - x>
 
 
-class Moves(Protocol):
+class BoxOracle(Protocol):
     """What the method does with vectors, wherever they are: a few numbers come back."""
 
     width: float  # of the box
@@ -109,16 +109,16 @@ class Moves(Protocol):
 
 
 def minimize_box(
-    moves: Moves,
+    moves: BoxOracle,
     *,
     tol: float,
     max_iter: int,
     patience: int | None = None,
     callback: Callback | None = None,
-    keeper: Keeper | None = None,
+    checkpoint: SolverCheckpoint = NO_SOLVER_CHECKPOINT,
 ) -> Solution:
     """``projected_lbfgs`` by the moves that a problem's vectors allow."""
-    monitor = Monitor(tol, callback, keeper)
+    monitor = Monitor(tol, callback, checkpoint)
     n_evaluations, best_at = 1, 1
     saved = monitor.saved
     at = moves.start(saved)
@@ -152,7 +152,7 @@ def minimize_box(
     return monitor.solution(*best, n_evaluations)
 
 
-def _search(moves: Moves, at: Look, max_evaluations: int) -> tuple[Any, int]:
+def _search(moves: BoxOracle, at: Look, max_evaluations: int) -> tuple[Any, int]:
     """The first trial along the projected arc with a sufficient decrease, and how many it took."""
     step = 1.0
     if not moves.n_remembered:  # nothing is known of the curvature: move a fraction of the box
@@ -304,7 +304,7 @@ class BoxMoves:
         return len(self._memory)
 
     def start(self, saved: State) -> _Look:
-        """As in ``Moves``."""
+        """As in ``BoxOracle``."""
         x, evaluation = self._first
         if saved:
             x, evaluation = like(saved["x"], x), None
@@ -312,11 +312,11 @@ class BoxMoves:
         return self._look(x, self.problem.evaluate(x) if evaluation is None else evaluation)
 
     def state(self, at: _Look) -> State:
-        """As in ``Moves``."""
+        """As in ``BoxOracle``."""
         return {"x": at.x, **self._memory.state()}
 
     def trial(self, at: _Look, step: float) -> _Trial:
-        """As in ``Moves``."""
+        """As in ``BoxOracle``."""
         xp = namespace(at.x)
         if self._direction is None or self._direction[0] is not at:
             inside = self._memory.direction(at.gram, at.free)
@@ -326,13 +326,13 @@ class BoxMoves:
         return _Trial(x, new, *fetch(new.value, dot(at.gradient, x - at.x)))
 
     def look(self, trial: _Trial, before: _Look) -> _Look:
-        """As in ``Moves``."""
+        """As in ``BoxOracle``."""
         gradient = self.problem.gradient(trial.evaluation)
         self._memory.add(trial.x - before.x, gradient - before.gradient)
         return self._look(trial.x, trial.evaluation, gradient)
 
     def forget(self, at: _Look) -> _Look:
-        """As in ``Moves``."""
+        """As in ``BoxOracle``."""
         self._memory.clear()
         return self._look(at.x, at.evaluation, at.gradient)
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from plml.backend.arrays import (
     segment_sum,
     total,
 )
-from plml.backend.threads import crew
+from plml.backend.threads import thread_team
 from plml.ops.pairs import PairOperator, Pairs
 from plml.ops.projections import (
     PsdMatrices,
@@ -32,12 +32,12 @@ from plml.ops.projections import (
 )
 from plml.solvers.fista import fista
 from plml.solvers.problem import (
-    NOTHING_KEPT,
+    NO_CHECKPOINT,
+    NOTHING_DONE,
     Callback,
+    Checkpointer,
     Evaluation,
     Iteration,
-    Keep,
-    Keeper,
     Solution,
     counting_on,
 )
@@ -138,8 +138,8 @@ class MetricsDual:
             by_sign = not self.exact and S.shape[-1] > _SIGN_PAYS
             return PsdMatrices(project_psd_by_sign(S) if by_sign else project_psd(S))
         if self.exact:
-            return project_psd_factored(S, self.pairs.crew)
-        found = project_psd_factored(S.astype(self.pairs.X.dtype), self.pairs.crew)
+            return project_psd_factored(S, self.pairs.team)
+        found = project_psd_factored(S.astype(self.pairs.X.dtype), self.pairs.team)
         return found._replace(matrices=found.matrices.astype(np.float64))
 
     def evaluate(self, gamma: Array) -> Evaluation:
@@ -249,7 +249,7 @@ def learn_metrics(
     max_iter: int,
     gamma: Array | None = None,
     callback: Callback | None = None,
-    keep: Keep = NOTHING_KEPT,
+    checkpoint: Checkpointer = NO_CHECKPOINT,
 ) -> Metrics:
     """Basis metrics with a relative duality gap of at most ``tol``.
 
@@ -269,35 +269,30 @@ def learn_metrics(
     # Distances do not depend on the origin; this one keeps the products accurate.
     xp = namespace(X)
     X = X - xp.astype(xp.mean(xp.astype(X, xp.float64), axis=0), X.dtype)
-    with crew() as threads:
+    n_operations = weights.shape[0] * weights.shape[1] * X.shape[1] ** 2
+    with thread_team() as threads:
         X64, W64 = (xp.astype(array, xp.float64) for array in (X, weights))
         pairs = PairOperator(X64, W64, triplets.pairs, threads)
-        exact = MetricsDual(pairs, triplets, regularization, pull)
-
-        n_operations = weights.shape[0] * weights.shape[1] * X.shape[1] ** 2
-
-        def minimize(
-            dtype: Any, start: Array | None, tol: float, max_iter: int, show: Callback | None
-        ) -> Solution:
-            options: dict[str, Any] = {"tol": tol, "callback": show}
-            return _minimize(exact.iterating(dtype), start, solver, max_iter, options, keep)
-
-        return in_phases(
-            minimize,
-            lambda solution: certified(solution, tol, *exact.certificate(solution.x, X.dtype)),
+        return certified_metrics(
+            MetricsDual(pairs, triplets, regularization, pull),
+            partial(_minimize, solver=solver, checkpoint=checkpoint),
             phases(xp, X.dtype, float(xp.max(xp.abs(X))), solver, tol, n_operations),
+            X.dtype,
             gamma=gamma,
+            tol=tol,
             max_iter=max_iter,
             callback=callback,
         )
 
 
-def in_phases(
-    minimize: Callable[[Any, Any, float, int, Callback | None], Solution],
-    certified: Callable[[Solution], Metrics],
+def certified_metrics(
+    dual: Any,
+    minimize: Callable[..., Solution],
     phases: list[tuple[Any, float]],
+    dtype: Any,
     *,
     gamma: Any,
+    tol: float,
     max_iter: int,
     callback: Callback | None,
 ) -> Metrics:
@@ -305,20 +300,24 @@ def in_phases(
 
     Parameters
     ----------
-    minimize : (dtype, gamma, tol, max_iter, callback) -> Solution
-    certified : the metrics of a solution
-    phases : dtypes with the gaps to reach
-    gamma, max_iter, callback : of the whole
+    dual : MetricsDual, or one that is spread over many machines
+    minimize : (dual, gamma, tol=, max_iter=, callback=) -> Solution
+    phases : dtypes of the products, with the gaps to reach
+    dtype : of the metrics
+    gamma : where to start, or None
+    tol, max_iter, callback : of the whole
     """
-    solution = None
-    for dtype, tol in phases:
-        if solution is None:
-            solution = minimize(dtype, gamma, tol, max_iter, callback)
-        else:
-            show = counting_on(callback, solution)
-            later = minimize(dtype, solution.x, tol, max_iter - solution.n_iter, show)
-            solution = solution.followed_by(later)
-        metrics = certified(solution)
+    solution = NOTHING_DONE._replace(x=gamma)
+    for precision, goal in phases:
+        later = minimize(
+            dual.iterating(precision),
+            solution.x,
+            tol=goal,
+            max_iter=max_iter - solution.n_iter,
+            callback=counting_on(callback, solution),
+        )
+        solution = solution.followed_by(later)
+        metrics = certified(solution, tol, *dual.certificate(solution.x, dtype))
         if metrics.converged or solution.interrupted or solution.n_iter >= max_iter:
             break
     return metrics
@@ -349,48 +348,71 @@ def phases(
 def _minimize(
     problem: MetricsDual,
     gamma: Array | None,
+    *,
     solver: str,
+    tol: float,
     max_iter: int,
-    options: dict[str, Any],
-    keep: Keep,
+    callback: Callback | None,
+    checkpoint: Checkpointer,
 ) -> Solution:
     zero = problem.constant(0.0)
     if len(zero) == 0:
         return Solution(zero, 0.0, 0.0, True, False, 0, ())
-
-    def solve(name: str, run: Callable[[Keeper | None], Solution]) -> Solution:
-        solution = keep.solve(f"metrics {name} in {dtype_name(problem.dtype)}", run)
-        return solution._replace(x=like(solution.x, zero))
-
-    def accelerated_from(start: Array, max_iter: int, **how: Any) -> Solution:
-        how = {**options, **how, "max_iter": max_iter}
-        return solve("by fista", lambda keeper: fista(problem, start, keeper=keeper, **how))
-
     if solver == "fista":
-        return accelerated_from(zero, max_iter, check_every=5)
-    start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
+        return _by_fista(problem, zero, tol, max_iter, callback, checkpoint, check_every=5)
     single = dtype_name(problem.dtype) == "float32"
-    solution = solve(
-        "by lbfgs",
-        lambda keeper: projected_lbfgs(
-            problem,
-            start,
-            bounds=(0.0, 1.0),
-            max_iter=max_iter,
-            patience=PATIENCE if single else None,
-            single=single,
-            evaluation=evaluation,
-            keeper=keeper,
-            **options,
-        ),
-    )
+    solution = _by_lbfgs(problem, gamma, tol, max_iter, callback, checkpoint)
     left = max_iter - solution.n_iter
     if solution.converged or solution.interrupted or left < 1 or single:
         return solution
     # Its line search compares values and gives up where they agree to rounding; FISTA's steps
     # need no such comparison.
-    options = {**options, "callback": counting_on(options["callback"], solution)}
-    return solution.followed_by(accelerated_from(solution.x, left, restart=True))
+    show = counting_on(callback, solution)
+    later = _by_fista(problem, solution.x, tol, left, show, checkpoint, restart=True)
+    return solution.followed_by(later)
+
+
+def _by_fista(
+    problem: MetricsDual,
+    start: Array,
+    tol: float,
+    max_iter: int,
+    callback: Callback | None,
+    checkpoint: Checkpointer,
+    **how: Any,
+) -> Solution:
+    part = checkpoint.solver(f"metrics by fista in {dtype_name(problem.dtype)}")
+    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback, **how}
+    solution = part.finished() or part.finish(fista(problem, start, checkpoint=part, **options))
+    return solution._replace(x=like(solution.x, start))
+
+
+def _by_lbfgs(
+    problem: MetricsDual,
+    gamma: Array | None,
+    tol: float,
+    max_iter: int,
+    callback: Callback | None,
+    checkpoint: Checkpointer,
+) -> Solution:
+    start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
+    single = dtype_name(problem.dtype) == "float32"
+    part = checkpoint.solver(f"metrics by lbfgs in {dtype_name(problem.dtype)}")
+    solution = part.finished() or part.finish(
+        projected_lbfgs(
+            problem,
+            start,
+            bounds=(0.0, 1.0),
+            tol=tol,
+            max_iter=max_iter,
+            patience=PATIENCE if single else None,
+            single=single,
+            evaluation=evaluation,
+            callback=callback,
+            checkpoint=part,
+        )
+    )
+    return solution._replace(x=like(solution.x, start))
 
 
 def certified(solution: Solution, tol: float, M: Array, primal: Array, value: Array) -> Metrics:

@@ -1,6 +1,5 @@
 """Stage 1: smooth local linear weights (equation 4, Algorithm 1)."""
 
-from collections.abc import Callable
 from copy import copy
 from functools import cached_property
 from typing import Any
@@ -10,7 +9,7 @@ from scipy import sparse
 
 from plml.backend.arrays import (
     Array,
-    crew_for,
+    team_for,
     device,
     dot,
     dtype_name,
@@ -24,15 +23,15 @@ from plml.backend.arrays import (
     sparse_product,
     total,
 )
-from plml.backend.threads import ALONE, Crew, crew, one_blas_thread
+from plml.backend.threads import SERIAL, ThreadTeam, thread_team, one_blas_thread
 from plml.ops.projections import project_simplex, project_simplex_from
 from plml.solvers.fista import fista
 from plml.solvers.problem import (
-    NOTHING_KEPT,
+    NO_CHECKPOINT,
+    NOTHING_DONE,
     Callback,
+    Checkpointer,
     Evaluation,
-    Keep,
-    Keeper,
     Solution,
     counting_on,
 )
@@ -44,6 +43,8 @@ from plml.stages.graph import local_scales, self_tuning_similarity
 _BLOCK_ELEMENTS = 2**17
 #: Operations of an iteration below which single precision saves nothing worth its rounding.
 _SMALL = 2**20
+#: The gap down to which single precision is trusted.
+_SINGLE_PRECISION_TOL = 1e-4
 #: Elements of W from which on threads share an iteration.
 _WORTH_SHARING = 2**18
 
@@ -140,7 +141,7 @@ class WeightProblem:
 
     @cached_property
     def total_constant(self) -> Array:
-        """C."""
+        """sum_i of the constants of the rows."""
         return total(self.constant)
 
     def _row_gaps(self, W: Array, gradient: Array) -> Array:
@@ -212,15 +213,15 @@ class RowWeightProblem:
     ----------
     problem : WeightProblem
     dtype : of the arithmetic
-    crew : threads that share the blocks
+    team : threads that share the blocks
     """
 
-    def __init__(self, problem: WeightProblem, dtype: Any, crew: Crew) -> None:
+    def __init__(self, problem: WeightProblem, dtype: Any, team: ThreadTeam) -> None:
         xp = namespace(problem.B)
         self.problem = problem
         n, m = problem.B.shape
         # Handing work over takes longer than doing it where there is little.
-        self.crew = crew_for(problem.B, crew) if n * m > _WORTH_SHARING else ALONE
+        self.team = team_for(problem.B, team) if n * m > _WORTH_SHARING else SERIAL
         self.A = xp.astype(problem.A, dtype)
         self.linear = xp.astype(problem.B, dtype)
         L = problem.laplacian
@@ -231,7 +232,7 @@ class RowWeightProblem:
         norm = norm + 2.0 * problem.smoothness * bound * degrees
         self.metric = like(np.maximum(norm, 1e-30)[:, None], problem.B, dtype)
         elements = share_of_memory(self.linear, _BLOCK_ELEMENTS)
-        self.blocks = self.crew.cut(n, elements // m)
+        self.blocks = self.team.cut(n, elements // m)
         scaled = sparse.csr_array(problem.smoothness * L)
         self._products = [sparse_product(scaled[rows], self.linear) for rows in self.blocks]
 
@@ -269,7 +270,7 @@ def learn_weights(
     tol: float,
     max_iter: int,
     callback: Callback | None = None,
-    keep: Keep = NOTHING_KEPT,
+    checkpoint: Checkpointer = NO_CHECKPOINT,
 ) -> Solution:
     """W with a relative Frank-Wolfe gap of at most ``tol``.
 
@@ -278,17 +279,58 @@ def learn_weights(
     suffices.
     """
     if solver == "fista":
-        options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback}
+        part = checkpoint.solver("weights")
         with one_blas_thread():  # n x m x m products
-            return keep.solve(
-                "weights", lambda keeper: fista(problem, problem.start(), keeper=keeper, **options)
+            return part.finished() or part.finish(
+                fista(
+                    problem,
+                    problem.start(),
+                    tol=tol,
+                    max_iter=max_iter,
+                    callback=callback,
+                    checkpoint=part,
+                )
             )
-    if not is_tensor(problem.B) and problem.B.size > _WORTH_SHARING:
-        # Neighbours of a row lie near it in memory, and what was just read is still in the cache.
-        order = np.argsort(problem.nearest_anchor, kind="stable")
-        solution = _accelerated(problem.reordered(order), tol, max_iter, callback, keep)
-        return solution._replace(x=solution.x[np.argsort(order)])
-    return _accelerated(problem, tol, max_iter, callback, keep)
+    if is_tensor(problem.B) or problem.B.size <= _WORTH_SHARING:
+        return _in_phases(problem, tol, max_iter, callback, checkpoint)
+    # Neighbours of a row lie near it in memory, and what was just read is still in the cache.
+    order = np.argsort(problem.nearest_anchor, kind="stable")
+    solution = _in_phases(problem.reordered(order), tol, max_iter, callback, checkpoint)
+    return solution._replace(x=solution.x[np.argsort(order)])
+
+
+def _in_phases(
+    problem: WeightProblem,
+    tol: float,
+    max_iter: int,
+    callback: Callback | None,
+    checkpoint: Checkpointer,
+) -> Solution:
+    """In single precision for as long as it suffices, then in double precision."""
+    xp, (n, m) = namespace(problem.B), problem.B.shape
+    phases = [(xp.float32, max(0.99 * tol, _SINGLE_PRECISION_TOL)), (xp.float64, tol)]
+    if not problem.fits_single_precision() or n * m * m < _SMALL:
+        phases = phases[1:]
+    solution = NOTHING_DONE._replace(x=problem.even_start())
+    with thread_team() as threads:
+        for dtype, goal in phases:
+            start = solution.x
+            if solution.history:
+                start = project_simplex(xp.astype(start, dtype))
+            part = checkpoint.solver(f"weights in {dtype_name(dtype)}")
+            later = part.finished() or part.finish(
+                accelerated(
+                    RowWeightProblem(problem, dtype, threads),
+                    xp.astype(start, dtype),
+                    tol=goal,
+                    # No iteration where the certificate of the last precision closes as well.
+                    max_iter=0 if solution.interrupted else max_iter - solution.n_iter,
+                    callback=counting_on(callback, solution),
+                    checkpoint=part,
+                )
+            )
+            solution = solution.followed_by(later._replace(x=like(later.x, start, dtype)))
+    return solution
 
 
 def learn_query_weights(
@@ -301,64 +343,6 @@ def learn_query_weights(
     """
     W, gaps = minimize_rows(problem.rows(), 1e-3 * tol, max_iter)
     return W, float(namespace(gaps).max(gaps))
-
-
-def _accelerated(
-    problem: WeightProblem, tol: float, max_iter: int, callback: Callback | None, keep: Keep
-) -> Solution:
-    xp = namespace(problem.B)
-    with crew() as threads:
-
-        def minimize(
-            dtype: Any, start: Array, tol: float, max_iter: int, show: Callback | None
-        ) -> Solution:
-            options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": show}
-
-            def run(keeper: Keeper | None) -> Solution:
-                rows = RowWeightProblem(problem, dtype, threads)
-                return accelerated(rows, xp.astype(start, dtype), keeper=keeper, **options)
-
-            solution = keep.solve(f"weights in {dtype_name(dtype)}", run)
-            return solution._replace(x=like(solution.x, start, dtype))
-
-        n, m = problem.B.shape
-        if not problem.fits_single_precision() or n * m * m < _SMALL:
-            return minimize(xp.float64, problem.even_start(), tol, max_iter, callback)
-        return in_two_precisions(
-            minimize,
-            problem.even_start(),
-            lambda W: project_simplex(xp.astype(W, xp.float64)),
-            (xp.float32, xp.float64),
-            tol,
-            max_iter,
-            callback,
-        )
-
-
-def in_two_precisions(
-    minimize: Callable[[Any, Any, float, int, Callback | None], Solution],
-    start: Any,
-    refined: Callable[[Any], Any],
-    dtypes: tuple[Any, Any],
-    tol: float,
-    max_iter: int,
-    callback: Callback | None,
-) -> Solution:
-    """In the first precision for as long as it suffices, then in the second.
-
-    Parameters
-    ----------
-    minimize : (dtype, start, tol, max_iter, callback) -> Solution
-    start : point
-    refined : takes the point of the first precision to the second
-    dtypes : of the two
-    tol, max_iter, callback : of the whole
-    """
-    solution = minimize(dtypes[0], start, max(0.99 * tol, 1e-4), max_iter, callback)
-    # No iteration where the certificate of the second precision closes as well.
-    left = 0 if solution.interrupted else max_iter - solution.n_iter
-    later = minimize(dtypes[1], refined(solution.x), tol, left, counting_on(callback, solution))
-    return solution.followed_by(later)
 
 
 def query_similarity(

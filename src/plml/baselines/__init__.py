@@ -1,0 +1,1 @@
+"""What the baselines of the paper learn by."""

@@ -1,0 +1,154 @@
+"""BoostMetric (Shen, Kim, Wang, van den Hengel, JMLR 2012): a metric from rank-one weak learners.
+
+    min_{M >= 0} log sum_ijk exp(-(d^2(x_i, x_k) - d^2(x_i, x_j))) + trace_weight tr(M)
+
+with M = sum_t w_t v_t v_t^T, w >= 0 and unit vectors v_t: trace-one matrices of rank one.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, minimize
+from scipy.special import logsumexp, softmax
+
+from plml.backend.threads import thread_team, one_blas_thread
+from plml.ops.pairs import PairOperator
+from plml.solvers.problem import Iteration, Monitor
+from plml.stages.triplets import Triplets
+
+_LARGEST_WEIGHT = 2.0**40
+
+
+class Boosted(NamedTuple):
+    """A metric (d, d) with its objective.
+
+    ``excess`` is by how much the best weak learner still beats the trace weight, relative to it:
+    zero at the optimum.
+    """
+
+    M: np.ndarray
+    objective: float
+    excess: float
+    n_iter: int
+    history: tuple[Iteration, ...]
+
+
+class BoostState(NamedTuple):
+    """The weak learners so far."""
+
+    vectors: np.ndarray  # (t, d), unit rows
+    weights: np.ndarray  # (t,)
+    features: np.ndarray  # (t, n_pairs), squared projected differences of the pairs
+
+
+def learn_boosted_metric(
+    X: np.ndarray,
+    triplets: Triplets,
+    *,
+    trace_weight: float,
+    update: str,
+    max_iter: int,
+    monitor: Monitor,
+) -> Boosted:
+    """Add the leading eigenvector of sum_ijk u_ijk C_ijk as a weak learner, round by round.
+
+    ``update="stage-wise"`` fixes the weight of each weak learner as it comes;
+    ``"totally-corrective"`` optimises all weights again in every round.
+    """
+    with thread_team() as threads:
+        operator = PairOperator(X, np.ones((len(X), 1), dtype=X.dtype), triplets.pairs, threads)
+        return _boost(operator, triplets, trace_weight, update, max_iter, monitor)
+
+
+def _boost(
+    operator: PairOperator,
+    triplets: Triplets,
+    trace_weight: float,
+    update: str,
+    max_iter: int,
+    monitor: Monitor,
+) -> Boosted:
+    X, n_pairs, d = operator.X, len(triplets.pairs), operator.X.shape[1]
+    state = BoostState(np.empty((0, d)), np.empty(0), np.empty((0, n_pairs), dtype=X.dtype))
+    for iteration in range(max_iter + 1):
+        margins = _margins(state.weights @ state.features, triplets)
+        objective = float(logsumexp(-margins) + trace_weight * state.weights.sum())
+        u = softmax(-margins)
+        largest, vector = _leading_eigenvector(operator.scatter(_pair_weights(u, triplets))[0])
+        excess = max(largest / trace_weight - 1.0, 0.0)
+        if monitor.done(iteration, objective, excess) or iteration == max_iter:
+            break
+        state = _add(state, X, triplets, vector)
+        correct = _stage_wise if update == "stage-wise" else _totally_corrective
+        state = correct(state, u, triplets, trace_weight)
+    M = (state.vectors.T * state.weights) @ state.vectors
+    return Boosted(M, objective, excess, iteration, tuple(monitor.history))
+
+
+def _add(state: BoostState, X: np.ndarray, triplets: Triplets, vector: np.ndarray) -> BoostState:
+    projected = X @ vector.astype(X.dtype)
+    i, j = triplets.pairs.T
+    feature = (projected[i] - projected[j]) ** 2
+    return BoostState(
+        np.vstack([state.vectors, vector]),
+        np.append(state.weights, 0.0),
+        np.vstack([state.features, feature[None]]),
+    )
+
+
+def _stage_wise(
+    state: BoostState, u: np.ndarray, triplets: Triplets, trace_weight: float
+) -> BoostState:
+    """The last weight at the zero of the derivative of log sum u exp(-w h) + trace_weight w."""
+    h = _margins(state.features[-1], triplets)
+
+    def slope(w: float) -> float:
+        return trace_weight - float(softmax(np.log(np.maximum(u, 1e-300)) - w * h) @ h)
+
+    if slope(0.0) >= 0:  # trace_weight - largest, up to rounding
+        return state
+    # It never turns positive where the learner satisfies every triplet; such a weight may grow
+    # without end and is cut.
+    upper = 1.0
+    while slope(upper) < 0 and upper < _LARGEST_WEIGHT:
+        upper *= 2.0
+    weight = brentq(slope, 0.0, upper) if slope(upper) > 0 else upper
+    return state._replace(weights=np.append(state.weights[:-1], weight))
+
+
+def _totally_corrective(
+    state: BoostState, u: np.ndarray, triplets: Triplets, trace_weight: float
+) -> BoostState:
+    """All weights by L-BFGS-B; weak learners that end at zero are dropped."""
+
+    def value_and_gradient(w: np.ndarray) -> tuple[float, np.ndarray]:
+        margins = _margins(w @ state.features, triplets)
+        pushed = _pair_weights(softmax(-margins), triplets)
+        value = logsumexp(-margins) + trace_weight * w.sum()
+        return float(value), trace_weight - state.features @ pushed
+
+    with one_blas_thread(of="scipy"):
+        weights = minimize(
+            value_and_gradient,
+            state.weights,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0.0, None)] * len(state.weights),
+            options={"ftol": 1e-12, "gtol": 1e-8 * trace_weight, "maxiter": 200},
+        ).x
+    used = weights > 0
+    return BoostState(state.vectors[used], weights[used], state.features[used])
+
+
+def _margins(d2: np.ndarray, triplets: Triplets) -> np.ndarray:
+    return (d2[triplets.impostor] - d2[triplets.target]).astype(np.float64, copy=False)
+
+
+def _pair_weights(u: np.ndarray, triplets: Triplets) -> np.ndarray:
+    n_pairs = len(triplets.pairs)
+    return np.bincount(triplets.impostor, u, n_pairs) - np.bincount(triplets.target, u, n_pairs)
+
+
+def _leading_eigenvector(S: np.ndarray) -> tuple[float, np.ndarray]:
+    eigenvalues, vectors = np.linalg.eigh(S)
+    return float(eigenvalues[-1]), vectors[:, -1]

@@ -1,0 +1,201 @@
+"""The problem of Large Margin Nearest Neighbour (Weinberger and Saul, JMLR 2009).
+
+    min_{M_g >= 0} pull sum_{j ~> i} d^2(x_i, x_j)
+                   + sum_{j ~> i} sum_{l: y_l != y_i} [1 + d^2(x_i, x_j) - d^2(x_i, x_l)]_+
+
+with d(x_i, x_j) under the metric of the group of x_j, the second point; pull = (1 - mu) / mu, and
+the paper's objective is mu times this one. Every other-class point may be an impostor: those that
+matter are found by exact search and kept in an active set. Dropping impostors lowers the
+objective, so a dual bound on the active set bounds the whole problem.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from plml.backend.arrays import (
+    Array,
+    fetch,
+    like,
+    namespace,
+    on_host,
+    segment_sum,
+    total,
+)
+from plml.backend.threads import SERIAL, ThreadTeam
+from plml.ops.distances import Transformed
+from plml.ops.grouped import GroupedPairs
+from plml.ops.topk import row_blocks
+from plml.solvers.problem import Iteration
+from plml.stages.neighbors import class_members
+from plml.stages.triplets import target_pairs, triplets_of_pairs
+
+#: Violators of an instance in one class that join the active set in one round.
+_MOST_PER_CLASS = 1000
+#: Violators that join it in one round: what bounds the memory.
+_MOST_PAIRS = 1_000_000
+
+
+class LmnnData(NamedTuple):
+    """What stays fixed while the metrics are learned."""
+
+    X: Array  # (n, d), centred
+    y: np.ndarray  # (n,) class codes
+    groups: np.ndarray  # (n,) the metric that each point carries
+    n_groups: int
+    targets: np.ndarray  # (n, k), -1 where absent
+    pull: float
+    team: ThreadTeam = SERIAL
+
+
+class Lmnn(NamedTuple):
+    """Metrics (m, d, d), the whole objective at them, and what is known of it."""
+
+    M: np.ndarray
+    objective: float
+    gap: float = np.inf  # relative; infinite where there is no certificate
+    n_iter: int = 0
+    converged: bool = False  # the solver met its own rule before its iterations were used up
+    stopped: bool = False  # by a callback or an observer
+    history: tuple[Iteration, ...] = ()
+
+
+#: Sees the metrics after every round; a true return value ends the fit.
+Observer = Callable[[np.ndarray], bool]
+
+
+class Violations(NamedTuple):
+    """The whole objective at some metrics, and impostors within the margin."""
+
+    objective: float
+    pairs: np.ndarray  # (n_found, 2)
+
+
+def squared_distances(data: LmnnData, M: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """d^2 of pairs (i, j) under the metric of j."""
+    return np.maximum(on_host(_operator(data, pairs).distances(like(M, data.X))), 0.0)
+
+
+def target_scatter(data: LmnnData) -> np.ndarray:
+    """A_g, the sum of (x_i - x_j)(x_i - x_j)^T over the target pairs of every metric, (m, d, d)."""
+    operator = _operator(data, target_pairs(data.targets))
+    return on_host(operator.scatter(like(np.ones(operator.n_pairs), data.X)))
+
+
+def target_distances(data: LmnnData, M: np.ndarray) -> np.ndarray:
+    """d^2 to every target, (n, k); -inf where absent, so that its hinge is zero."""
+    result = np.full(data.targets.shape, -np.inf)
+    result[data.targets >= 0] = squared_distances(data, M, target_pairs(data.targets))
+    return result
+
+
+def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violations:
+    """The objective over all impostors, and those within the margin of each instance.
+
+    With ``slack`` the pairs are those within so much more than the margin, relatively.
+
+    Of the impostors of one class the nearest ``_MOST_PER_CLASS`` are returned for an instance, and
+    ``_MOST_PAIRS`` in all; all of them count in the objective.
+    """
+    near = target_distances(data, M)
+    reach = (1.0 + slack) * (1.0 + near.max(axis=1))
+    objective = data.pull * float(near[data.targets >= 0].sum())
+    nearest = _Nearest(_MOST_PAIRS)
+    for columns, metric in _index_parts(data, M):
+        others = np.flatnonzero((data.y != data.y[columns[0]]) & np.isfinite(reach))
+        transformed = Transformed(data.X[like(columns, data.X)], metric)
+
+        def search(
+            block: slice,
+            rows: np.ndarray = others,
+            columns: np.ndarray = columns,
+            to: Transformed = transformed,
+        ) -> tuple[float, np.ndarray, np.ndarray]:
+            rows = rows[block]
+            d2 = to.distances(data.X[like(rows, data.X)])
+            within = namespace(d2).nonzero(d2 < like(reach[rows], d2)[:, None])
+            found = on_host(d2[within])
+            i, k = (on_host(part) for part in within)
+            loss = float(np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0).sum())
+            keep = _nearest_of_each(i, found, _MOST_PER_CLASS)
+            depth = found[keep] / reach[rows[i[keep]]]
+            return loss, np.column_stack([rows[i[keep]], columns[k[keep]]]), depth
+
+        blocks = row_blocks(len(others), len(columns), data.X)
+        for loss, pairs, depth in data.team.map(search, blocks):
+            objective += loss
+            nearest.add(pairs, depth)
+    return Violations(objective, nearest.pairs)
+
+
+class _Nearest:
+    """The pairs deepest within the margin, at most a given number of them."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.pairs = np.empty((0, 2), dtype=np.int64)
+        self.depths = np.empty(0)
+
+    def add(self, pairs: np.ndarray, depths: np.ndarray) -> None:
+        self.pairs = np.concatenate([self.pairs, pairs])
+        self.depths = np.concatenate([self.depths, depths])
+        if len(self.depths) > self.most:
+            kept = np.sort(np.argpartition(self.depths, self.most)[: self.most])
+            self.pairs, self.depths = self.pairs[kept], self.depths[kept]
+
+
+def _index_parts(data: LmnnData, M: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The training points cut by group and class, with the metric that they carry."""
+    for members in class_members(data.groups * (int(data.y.max()) + 1) + data.y):
+        yield members, M[data.groups[members[0]]]
+
+
+def _nearest_of_each(rows: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray:
+    """Positions of the k smallest distances of every row number."""
+    order = np.lexsort((distances, rows))
+    sorted_rows = rows[order]
+    first = np.searchsorted(sorted_rows, sorted_rows, side="left")
+    return order[np.arange(len(order)) - first < k]
+
+
+def _operator(data: LmnnData, pairs: np.ndarray) -> GroupedPairs:
+    # The metric is that of the second point, and differences have no sign: turn the pairs round.
+    return GroupedPairs(data.X, data.groups, data.n_groups, pairs[:, ::-1], data.team)
+
+
+class ActiveSet:
+    """The impostor pairs looked at, in the order in which they were found."""
+
+    def __init__(self, data: LmnnData, pairs: np.ndarray) -> None:
+        self.data = data
+        self.pairs = pairs
+        self.triplets = triplets_of_pairs(data.targets, pairs)
+        self.operator = _operator(data, self.triplets.pairs)
+        self._target, self._impostor = (
+            like(ends, data.X) for ends in (self.triplets.target, self.triplets.impostor)
+        )
+
+    def with_more(self, pairs: np.ndarray) -> "ActiveSet":
+        """With the pairs that are new."""
+        n = len(self.data.X)
+        new = ~np.isin(pairs[:, 0] * n + pairs[:, 1], self.pairs[:, 0] * n + self.pairs[:, 1])
+        return ActiveSet(self.data, np.concatenate([self.pairs, pairs[new]])) if new.any() else self
+
+    def value_and_subgradient(self, M: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective over the active set, and a subgradient, both (m, d, d) NumPy arrays."""
+        n_targets, pull = self.triplets.n_target_pairs, self.data.pull
+        xp = namespace(self.data.X)
+        d2 = xp.clip(self.operator.distances(like(M, self.data.X)), 0.0, None)
+        hinge = 1.0 + d2[self._target] - d2[self._impostor]
+        active = xp.astype(hinge > 0, xp.float64)
+        weights = segment_sum(active, self._target, len(d2))
+        weights -= segment_sum(active, self._impostor, len(d2))
+        weights[:n_targets] += pull
+        value = pull * total(d2[:n_targets]) + total(xp.clip(hinge, 0.0, None))
+        return fetch(value)[0], on_host(self.operator.scatter(weights))
+
+
+def negligible(data: LmnnData) -> float:
+    """An objective that is zero up to rounding."""
+    return max(1e-9, float(namespace(data.X).finfo(data.X.dtype).eps)) * len(data.X)

@@ -1,0 +1,365 @@
+"""``plml fit``, ``predict``, ``evaluate`` and ``explain``: a table in, a model or a table out."""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plml.tables.columns import pandas
+from plml.io.files import bounded_memory, check_destination, is_stream
+from plml.backend.progress import plan, stage, work
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from plml.tables.table_models import Model
+
+#: Stages of the commands.
+_LOADING, _READING, _SAVING = "reading the model", "reading the table", "saving the model"
+#: Options of ``plml fit`` by the parameters that they set.
+FIT_OPTIONS = {
+    "max_iter": "--max-iter",
+    "tol": "--tol",
+    "regularization": "--regularization",
+    "n_bases": "--bases",
+    "n_neighbors": "--neighbors",
+    "device": "--device",
+}
+#: Paths of the commands, the ones that are read first.
+_PATHS = {
+    "model": "the model",
+    "table": "the table",
+    "out": "the output",
+    "checkpoint": "the checkpoint",
+    "picture": "the picture",
+}
+#: Rows that are predicted before the progress is told.
+_BLOCK = 8192
+
+
+def add_table_commands(commands: Any) -> None:
+    """Their parsers."""
+    _add_fit(commands)
+    _add_predict(commands)
+    _add_evaluate(commands)
+    _add_explain(commands)
+
+
+def _add_fit(commands: Any) -> None:
+    fit = commands.add_parser(
+        "fit",
+        help="learn from a CSV or Parquet table and save the model",
+        description="Encode, standardise and learn; the whole pipeline is saved with skops.",
+    )
+    fit.add_argument("table", type=Path, help="CSV or Parquet")
+    fit.add_argument("--target", required=True, metavar="COLUMN", help="the column of the labels")
+    fit.add_argument("-o", "--out", type=Path, default=Path("model.skops"), metavar="FILE")
+    fit.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="leave these out")
+    fit.add_argument(
+        "--missing",
+        choices=["refuse", "impute"],
+        default="refuse",
+        help="what to do with missing values (default: %(default)s)",
+    )
+    fit.add_argument("--regularization", type=float, help="default: selected by cross-validation")
+    fit.add_argument("--bases", type=int, default=20, help="basis metrics (default: %(default)s)")
+    fit.add_argument("--neighbors", type=int, default=1, help="that vote (default: %(default)s)")
+    fit.add_argument(
+        "--tol",
+        type=float,
+        default=1e-3,
+        help="relative gap at which each stage stops (default: %(default)s)",
+    )
+    fit.add_argument(
+        "--max-iter",
+        type=int,
+        default=1000,
+        help="iterations of each stage at the most (default: %(default)s)",
+    )
+    fit.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
+    fit.add_argument("--seed", type=int, default=0)
+    fit.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="save the state of the fit there now and then; the same command goes on from it",
+    )
+    _add_quiet(fit)
+    fit.set_defaults(run=_fit)
+
+
+def _add_predict(commands: Any) -> None:
+    predict = commands.add_parser(
+        "predict", help="classes of new rows", description="Predict with a saved model."
+    )
+    _add_model_and_table(predict)
+    predict.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="CSV or Parquet; default: printed"
+    )
+    predict.add_argument("--proba", action="store_true", help="shares of the classes, too")
+    predict.set_defaults(run=_predict)
+
+
+def _add_evaluate(commands: Any) -> None:
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="accuracy on labelled rows, against Euclidean neighbours",
+        description="Accuracy, every class, the confusion matrix, and Euclidean kNN beside.",
+    )
+    _add_model_and_table(evaluate)
+    evaluate.set_defaults(run=_evaluate)
+
+
+def _add_explain(commands: Any) -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="the cases behind a prediction, and the features that made them near",
+        description="Split the local distance to the nearest training cases over the features.",
+    )
+    _add_model_and_table(explain)
+    explain.add_argument(
+        "--row", type=int, default=0, help="of the table, the first is 0 (default: %(default)s)"
+    )
+    explain.add_argument("--cases", type=int, default=3, help="neighbours (default: %(default)s)")
+    explain.add_argument("--features", type=int, default=5, help="listed (default: %(default)s)")
+    explain.add_argument("-o", "--out", type=Path, metavar="FILE", help="all of it, CSV or Parquet")
+    explain.add_argument("--picture", type=Path, metavar="FILE", help="PNG, SVG or PDF")
+    explain.set_defaults(run=_explain)
+
+
+def _add_model_and_table(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="a file of plml fit")
+    parser.add_argument("table", type=Path, help="CSV or Parquet")
+    _add_quiet(parser)
+
+
+def _add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="do not show the progress")
+
+
+def _check_distinct(options: argparse.Namespace) -> None:
+    """Refuse an output that would replace an input, or another output."""
+    taken: dict[Path, str] = {}
+    for name, what in _PATHS.items():
+        path = getattr(options, name, None)
+        if path is None or not path.parent.is_dir() or (path.exists() and is_stream(path)):
+            continue
+        path = path.resolve()
+        if path in taken:
+            raise ValueError(f"--{name} {path.name} is {taken[path]} itself; give another path")
+        taken[path] = what
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """Errors about parameters, in the words of the command."""
+    try:
+        yield
+    except ValueError as error:
+        message = str(error)
+        for name, option in FIT_OPTIONS.items():
+            message = re.sub(rf"The '{name}' parameter of \w+", option, message)
+            message = re.sub(rf"\b{name}=", f"{option} ", message)
+            message = re.sub(rf"\bset {name}\b", f"set {option}", message)
+        if message == str(error):
+            raise
+        raise ValueError(message) from error
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from plml.tables import table_models
+
+    check_destination(options.out, "--out")
+    if options.checkpoint is not None:
+        check_destination(options.checkpoint, "--checkpoint", kept=True)
+    _check_distinct(options)
+    if not 0 <= options.seed < 2**32:
+        raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {options.seed}")
+    with work(not options.quiet):
+        plan({_READING: 2, table_models.ENCODING: 1, table_models.LEARNING: 95, _SAVING: 2})
+        with stage(_READING):
+            table = _table(options.table)
+        with _in_options():
+            model = table_models.fit(
+                table,
+                options.target,
+                str(options.table),
+                regularization=options.regularization,
+                missing=options.missing,
+                drop=tuple(options.drop),
+                checkpoint=options.checkpoint,
+                tol=options.tol,
+                max_iter=options.max_iter,
+                n_bases=options.bases,
+                n_neighbors=options.neighbors,
+                device=options.device,
+                random_state=options.seed,
+            )
+        with stage(_SAVING):
+            model.save(options.out)
+    _print_fitted(model, len(table), options)
+    return 0
+
+
+def _print_fitted(model: "Model", n_rows: int, options: argparse.Namespace) -> None:
+    classifier = model.classifier
+    chosen = getattr(classifier, "best_regularization_", options.regularization)
+    print(
+        f"{n_rows} rows, {len(model.columns.names)} columns as "
+        f"{classifier.n_features_in_} features, {len(classifier.classes_)} classes\n"
+        f"regularization {chosen:g}; at most {classifier.weights_gap_:.1e} and "
+        f"{classifier.dual_gap_:.1e} (relative) from the optimum of its two stages"
+        f"{'' if classifier.converged_ else ': not converged'}"
+    )
+    if hasattr(classifier, "best_score_"):
+        print(f"accuracy in cross-validation {classifier.best_score_:.2%}")
+    print(f"model: {options.out}")
+
+
+def _predict(options: argparse.Namespace) -> int:
+    if options.out is not None:
+        check_destination(options.out, "--out")
+    _check_distinct(options)
+    with work(not options.quiet, passing=True):
+        _plan_to({"predicting": 10, "shares": 10 * options.proba})
+        model, table = _read(options)
+        rows = model.prepared(table, str(options.table))
+        columns = {"prediction": _in_blocks("predicting", model.classifier.predict, rows)}
+        if options.proba:
+            shares = _in_blocks("shares", model.classifier.predict_proba, rows)
+            for number, label in enumerate(model.classifier.classes_):
+                columns[f"share of {label}"] = shares[:, number]
+    _write(pandas().DataFrame(columns), options.out)
+    return 0
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from sklearn.metrics import classification_report, confusion_matrix
+    from sklearn.neighbors import KNeighborsClassifier
+
+    with work(not options.quiet, passing=True):
+        _plan_to({"predicting": 10, "Euclidean neighbours": 10})
+        model, table = _read(options)
+        labels = model.labels(table, str(options.table))
+        rows = model.prepared(table, str(options.table))
+        classifier = model.classifier
+        euclidean = KNeighborsClassifier(classifier.n_neighbors, algorithm="brute")
+        euclidean.fit(classifier._fit_X, classifier.classes_[classifier._fit_codes])
+        predicted = _in_blocks("predicting", classifier.predict, rows)
+        beside = _in_blocks("Euclidean neighbours", euclidean.predict, rows.to_numpy())
+    print(f"accuracy {np.mean(predicted == labels):.2%} of {len(labels)} rows")
+    print(f"Euclidean nearest neighbours {np.mean(beside == labels):.2%}\n")
+    print(classification_report(labels, predicted, digits=3, zero_division=0))
+    names = np.unique(np.concatenate([labels, predicted]))
+    matrix = confusion_matrix(labels, predicted, labels=names)
+    frame = pandas().DataFrame(matrix, names, names)
+    print("confusion (rows: true, columns: predicted)\n" + frame.to_string())
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    for option in ("cases", "features"):
+        if getattr(options, option) < 1:
+            raise ValueError(f"--{option} must be at least 1, got {getattr(options, option)}")
+    for path, option in ((options.out, "--out"), (options.picture, "--picture")):
+        if path is not None:
+            check_destination(path, option)
+    _check_distinct(options)
+    with work(not options.quiet, passing=True):
+        _plan_to({"explaining": 5})
+        model, table = _read(options)
+        if not 0 <= options.row < len(table):
+            raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
+        row = table.iloc[[options.row]]
+        with stage("explaining"):
+            found, parts, importance = model.explain(row, str(options.table), options.cases)
+    print(f"row {options.row}: predicted {found.predictions[0]}, because it is near")
+    for _, case in parts.groupby("rank"):
+        _print_case(case, options.features)
+    print(
+        "\nEach column's part of the squared distance; all of them add up to 100%. A part is "
+        "negative\nwhere the difference in that column makes up for that in others."
+    )
+    print(f"\n{'what the metric looks at':<30}{'here':>8}{'on average':>14}")
+    for line in importance.nlargest(options.features, "here").itertuples():
+        print(f"  {line.column:<28}{line.here:>8.1%}{line.on_average:>14.1%}")
+    if options.out is not None:
+        parts.insert(0, "row", options.row)
+        parts.insert(1, "prediction", found.predictions[0])
+        _write(parts, options.out)
+    if options.picture is not None:
+        from plml.inspection.style import write_figure
+
+        write_figure(found.plot().figure_, options.picture)
+        print(f"\npicture: {options.picture}")
+    return 0
+
+
+def _print_case(case: "pd.DataFrame", n_columns: int) -> None:
+    """One neighbour, and the columns that count most in its distance."""
+    first = case.iloc[0]
+    distance = float(np.sqrt(first["squared_distance"]))
+    title = f"training row {first['training_row']} ({first['label']}), distance {distance:.3g}"
+    print(f"\n{title}\n  {'':<28}{'here':>12}{'there':>12}{'part':>9}")
+    order = np.argsort(-np.abs(case["part"].to_numpy()), kind="stable")[:n_columns]
+    for line in case.iloc[order].itertuples():
+        share = line.part / (line.squared_distance or 1.0)
+        here, there = (_short(value) for value in (line.value, line.case_value))
+        print(f"  {line.column:<28}{here:>12}{there:>12}{share:>9.1%}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return "(imputed)" if np.isnan(value) else f"{value:.4g}"
+    return str(value)[:11]
+
+
+def _plan_to(shares: dict[str, float]) -> None:
+    """The stages of a command that uses a model, after those that all of them begin with."""
+    from plml.tables import table_models
+
+    plan({_LOADING: 2, _READING: 1, table_models.ENCODING: 1, **shares})
+
+
+def _read(options: argparse.Namespace) -> tuple["Model", "pd.DataFrame"]:
+    from plml.tables import table_models
+
+    pandas()
+    with stage(_LOADING):
+        model = table_models.load(options.model)
+    with stage(_READING):
+        return model, _table(options.table)
+
+
+def _in_blocks(name: str, predict: Callable[[Any], np.ndarray], rows: Any) -> np.ndarray:
+    """Predictions, a block of rows at a time, so that it can be said how far they are."""
+    parts = []
+    with stage(name) as its:
+        for start in range(0, len(rows), _BLOCK):
+            parts.append(predict(rows[start : start + _BLOCK]))
+            done = min(start + _BLOCK, len(rows))
+            its.report(f"{done} of {len(rows)} rows", done / len(rows))
+    return np.concatenate(parts)
+
+
+def _table(path: Path) -> "pd.DataFrame":
+    """A table, in no more memory than a file of its size can need."""
+    from plml.tables.table_models import read_table
+
+    with bounded_memory(path):
+        return read_table(path)
+
+
+def _write(table: "pd.DataFrame", path: Path | None) -> None:
+    from plml.tables.table_models import write_table
+
+    if path is None:
+        print(table.to_csv(index=False), end="")
+        return
+    write_table(table, path)
+    print(f"table: {path}", file=sys.stderr)

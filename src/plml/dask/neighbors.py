@@ -1,0 +1,440 @@
+"""Euclidean neighbours across shards: exact, or in the nearest cells only.
+
+A row's candidates in a shard are found class by class, so that one pass serves the graph, the
+targets and the impostors; the nearest over all shards are a merge.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from distributed import Future
+
+from plml.dask.cells import CellIndex
+from plml.dask.cluster import Cluster
+from plml.dask.samples import shares_of, some_rows
+from plml.dask.shards import Shard, Shards, nearest_cells
+from plml.dask.sums import RunningSum
+from plml.stages.approximate import TARGET_RECALL
+from plml.stages.neighbors import EuclideanIndex
+
+#: Rows that choose how many cells are searched, and as many others on which the recall is measured.
+_SAMPLE = 256
+#: Queries at a time, and lists of a query that are merged at a time.
+_QUERY_BLOCK = 1024
+_LISTS = 8
+
+
+class Wanted(NamedTuple):
+    """How many neighbours there should be."""
+
+    graph: int
+    targets: int
+    impostors: int
+
+
+class Near(NamedTuple):
+    """Some near rows of every query, nearest first; -1 and infinity where there are fewer."""
+
+    squared: np.ndarray  # (q, k)
+    numbers: np.ndarray  # (q, k), in the order of the fit
+    rows: np.ndarray  # (q, k), in the order of the user, which decides between equals
+
+
+class Candidates(NamedTuple):
+    """Near rows of some queries for every purpose."""
+
+    queries: np.ndarray  # numbers within their shard
+    graph: Near
+    targets: Near
+    impostors: Near
+
+
+class Found(NamedTuple):
+    """Neighbours of the rows of one shard, numbers in the order of the fit."""
+
+    squared: np.ndarray  # (n, k) of the graph
+    graph: np.ndarray
+    targets: np.ndarray
+    impostors: np.ndarray
+
+
+class Queries(NamedTuple):
+    """Rows that look for neighbours."""
+
+    X: np.ndarray
+    codes: np.ndarray
+    numbers: np.ndarray  # within their shard
+    own: np.ndarray  # numbers among the rows searched, -1 for strangers
+    probes: np.ndarray  # (q, n_cells) cells to look into; empty for all
+
+
+def find_neighbors(
+    cluster: Cluster,
+    shards: Shards,
+    class_sizes: np.ndarray,
+    wanted: Wanted,
+    exact: bool,
+    seed: int,
+    among: Shards | None = None,
+) -> tuple[list[Future], dict[str, float]]:
+    """``Found`` of every shard, and the share of true neighbours found, by purpose.
+
+    Neighbours are rows of the shards themselves, or of others with the same cells.
+    """
+    if among is None:
+        among, wanted = shards, wanted._replace(graph=min(wanted.graph, shards.n_rows - 1))
+    search = _Search(cluster, shards, among, wanted)
+    if exact:
+        queries = [cluster.submit(_all_of, *its) for its in search.asking]
+        return search.exactly(queries), dict.fromkeys(Wanted._fields, 1.0)
+    sample = search.sample(seed)
+    found = search.in_cells(_n_cells_needed(among, sample))
+    found = search.completed(found, class_sizes)
+    return found, search.recall(found, sample)
+
+
+class _Search:
+    """Rows of shards that look for neighbours among those of others, or among themselves."""
+
+    def __init__(self, cluster: Cluster, shards: Shards, among: Shards, wanted: Wanted) -> None:
+        self.cluster = cluster
+        self.shards = shards
+        self.among = among
+        self.wanted = wanted
+        inside = among is shards
+        starts = [int(start) if inside else None for start in shards.offsets[:-1]]
+        #: Every shard, and the number of its first row among those searched.
+        self.asking = list(zip(shards.parts, starts, strict=True))
+        self.searched = list(zip(among.parts, among.offsets[:-1].tolist(), strict=True))
+
+    def exactly(self, queries: list[Future]) -> list[Future]:
+        """``Found`` of some queries, by definition."""
+        found: list[Future] = []
+        for wave in self.cluster.waves(len(queries)):
+            found += [self._exactly_for(queries[number]) for number in wave]
+            self.cluster.wait(found[wave.start :])
+        return found
+
+    def _exactly_for(self, queries: Future) -> Future:
+        submit = self.cluster.submit
+        return self._merged(
+            submit(_search_exactly, queries, *its, self.wanted) for its in self.searched
+        )
+
+    def _merged(self, candidates: Iterable[Future], n_rows: int | None = None) -> Future:
+        """``Found`` of what shards propose, a few of them in memory at a time."""
+        running = RunningSum(self.cluster, candidates, _nearest_candidates)
+        return self.cluster.submit(_found, running.parts, n_rows)
+
+    def in_cells(self, n_cells: int) -> list[Future]:
+        """``Found`` of every shard, in its rows' nearest cells."""
+        submit, shards = self.cluster.submit, self.among
+        probing = self.cluster.put((shards.centers, shards.shard_of_cell, shards.scaling, n_cells))
+        places = [submit(_indexed, part, probing) for part in shards.parts]
+        n_rows = np.diff(self.shards.offsets).tolist()
+        found: list[Future] = []
+        for wave in self.cluster.waves(len(self.asking)):
+            queries = [submit(_probing, *self.asking[s], probing) for s in wave]
+            looked_into = self.cluster.gather([submit(_shards_of, q, probing) for q in queries])
+            for s, its, numbers in zip(wave, queries, looked_into, strict=True):
+                looks = ((submit(_sent, its, probing, r), r) for r in numbers)
+                candidates = (
+                    submit(_search_cells, sent, places[r], int(shards.offsets[r]), self.wanted)
+                    for sent, r in looks
+                )
+                found.append(self._merged(candidates, n_rows[s]))
+            # Or what all shards send would be in memory at the same time.
+            self.cluster.wait(found[wave.start :])
+        return found
+
+    def completed(self, found: list[Future], class_sizes: np.ndarray) -> list[Future]:
+        """With exact neighbours for the rows whose cells hold too few."""
+        submit = self.cluster.submit
+        expected = self.cluster.put((class_sizes, self.wanted))
+        short = [
+            submit(_short, *its, near, expected)
+            for its, near in zip(self.asking, found, strict=True)
+        ]
+        sizes = self.cluster.gather([submit(_n_queries, some) for some in short])
+        open_shards = [s for s, size in enumerate(sizes) if size]
+        exact = self.exactly([short[s] for s in open_shards])
+        for s, its in zip(open_shards, exact, strict=True):
+            found[s] = submit(_patched, found[s], short[s], its)
+        return found
+
+    def sample(self, seed: int) -> "_Sample":
+        """Some rows, and what an exact search finds for them."""
+        submit, shards = self.cluster.submit, self.shards
+        n_rows = min(2 * _SAMPLE, shards.n_rows)
+        shares, seeds = shares_of(np.diff(shards.offsets), n_rows, np.random.default_rng(seed))
+        samples = [
+            submit(_some_of, *its, share, its_seed)
+            for its, share, its_seed in zip(self.asking, shares, seeds, strict=True)
+        ]
+        joined = submit(_joined, samples)
+        queries, truth = self.cluster.gather((joined, self._exactly_for(joined)))
+        return _Sample(queries, np.repeat(np.arange(len(shards)), shares), truth)
+
+    def recall(self, found: list[Future], sample: "_Sample") -> dict[str, float]:
+        """The share of true neighbours found, of the rows that did not choose the cells."""
+        measured = np.arange(1, len(sample.shards), 2)  # shard by shard
+        looks = [
+            self.cluster.submit(_rows_found, found[s], sample.queries.numbers[its])
+            for s in np.unique(sample.shards[measured])
+            for its in [measured[sample.shards[measured] == s]]
+        ]
+        parts = zip(*self.cluster.gather(looks), strict=True)
+        _, *lists = (np.concatenate(its) for its in parts)
+        return {
+            purpose: _share_found(truth[measured], there)
+            for (purpose, truth), there in zip(sample.neighbors().items(), lists, strict=True)
+        }
+
+
+class _Sample(NamedTuple):
+    """Rows with their true neighbours; even ones choose the cells, odd ones are measured."""
+
+    queries: Queries
+    shards: np.ndarray  # of every row
+    truth: Found
+
+    def neighbors(self) -> dict[str, np.ndarray]:
+        """By purpose: numbers of the true neighbours, (q, k), -1 where there are fewer.
+
+        A stranger may be among the rows searched; what it finds at no distance does not count.
+        """
+        itself = (self.queries.own < 0)[:, None] & (self.truth.squared <= 0)
+        lists = np.where(itself, -1, self.truth.graph), self.truth.targets, self.truth.impostors
+        return dict(zip(Wanted._fields, lists, strict=True))
+
+
+def _n_cells_needed(shards: Shards, sample: _Sample) -> int:
+    """As many nearest cells as hold the wanted share of the true neighbours of a sample."""
+    X = shards.scaling.single(sample.queries.X[::2])
+    ranks = np.argsort(nearest_cells(X, shards.centers, len(shards.centers)), axis=1)
+    n_cells = 1
+    for numbers in sample.neighbors().values():
+        query, at = np.nonzero(numbers[::2] >= 0)
+        cells = np.searchsorted(shards.cell_starts, numbers[::2][query, at], side="right") - 1
+        if len(query):
+            rank = np.quantile(ranks[query, cells], TARGET_RECALL, method="higher")
+            n_cells = max(n_cells, 1 + int(rank))
+    return n_cells
+
+
+def _rows_found(found: Found, rows: np.ndarray) -> Found:
+    return Found(*(part[rows] for part in found))
+
+
+def _share_found(truth: np.ndarray, found: np.ndarray) -> float:
+    """Of the neighbours that are there, (q, k) numbers."""
+    hits = (truth[:, :, None] == found[:, None, :]).any(axis=2)
+    return float(hits[truth >= 0].mean()) if (truth >= 0).any() else 1.0
+
+
+def _n_queries(queries: Queries) -> int:
+    return len(queries.X)
+
+
+def _short(shard: Shard, first: int | None, found: Found, expected: Any) -> Queries:
+    """The rows that should have more neighbours than were found."""
+    class_sizes, wanted = expected
+    own = class_sizes[shard.codes]
+    limits = (wanted.graph, own - 1, class_sizes.sum() - own)
+    lists = (found.graph, found.targets, found.impostors)
+    is_short = np.zeros(len(shard.X), dtype=bool)
+    for numbers, limit in zip(lists, limits, strict=True):
+        is_short |= (numbers >= 0).sum(axis=1) < np.minimum(limit, numbers.shape[1])
+    chosen = np.flatnonzero(is_short)
+    return Queries(*(part[chosen] for part in _all_of(shard, first)))
+
+
+def _patched(found: Found, queries: Queries, exact: Found) -> Found:
+    whole = Found(*(part.copy() for part in found))
+    for here, there in zip(whole, exact, strict=True):
+        here[queries.numbers] = there
+    return whole
+
+
+def _all_of(shard: Shard, first: int | None) -> Queries:
+    numbers = np.arange(len(shard.X))
+    own = np.full(len(numbers), -1) if first is None else first + numbers
+    nothing = np.empty((len(numbers), 0), dtype=np.int64)
+    return Queries(shard.X, shard.codes, numbers, own, nothing)
+
+
+def _search_exactly(queries: Queries, shard: Shard, offset: int, wanted: Wanted) -> Candidates:
+    """The nearest rows of a shard, by definition; equals by the order of the user."""
+    classes = []
+    for code in np.unique(shard.codes):
+        members = np.flatnonzero(shard.codes == code)
+        members = members[np.argsort(shard.rows[members])]
+        classes.append((int(code), members, EuclideanIndex(shard.X[members])))
+
+    def by_class(some: Queries) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
+        inside = (some.own >= offset) & (some.own < offset + len(shard.X))
+        own = np.where(inside, some.own - offset, -1)
+        for code, members, index in classes:
+            yield code, *_nearest_members(some.X, own, members, index, max(wanted))
+
+    return _in_blocks(queries, shard.rows, offset, by_class, wanted)
+
+
+def _nearest_members(
+    X: np.ndarray, own: np.ndarray, members: np.ndarray, index: EuclideanIndex, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances and rows of the k nearest members, the query's own row left out."""
+    squared = np.full((len(X), k), np.inf)
+    numbers = np.full((len(X), k), -1, dtype=np.int64)
+    place = np.full(max(members.max(), own.max(initial=-1)) + 2, -1)
+    place[members] = np.arange(len(members))
+    own = place[own]
+    for chosen, its in ((np.flatnonzero(own >= 0), own), (np.flatnonzero(own < 0), None)):
+        found = min(k, len(members) - (its is not None))
+        if found > 0 and len(chosen):
+            d2, at = index.search(X[chosen], found, None if its is None else its[chosen])
+            squared[chosen, :found], numbers[chosen, :found] = d2, members[at]
+    return squared, numbers
+
+
+def _in_blocks(
+    queries: Queries,
+    rows: np.ndarray,
+    offset: int,
+    by_class: Callable[[Queries], Iterable[tuple[int, np.ndarray, np.ndarray]]],
+    wanted: Wanted,
+) -> Candidates:
+    """Some queries at a time."""
+    parts = []
+    for start in range(0, max(len(queries.X), 1), _QUERY_BLOCK):
+        some = Queries(*(part[start : start + _QUERY_BLOCK] for part in queries))
+        parts.append(_by_purpose(some, rows, offset, by_class(some), wanted))
+    nears = {
+        purpose: Near(
+            *(np.concatenate(p) for p in zip(*(getattr(c, purpose) for c in parts), strict=True))
+        )
+        for purpose in Wanted._fields
+    }
+    return Candidates(queries.numbers, **nears)
+
+
+def _by_purpose(
+    queries: Queries,
+    rows: np.ndarray,
+    offset: int,
+    by_class: Iterable[tuple[int, np.ndarray, np.ndarray]],
+    wanted: Wanted,
+) -> Candidates:
+    """The nearest of all classes, of the query's own and of the others."""
+    purposes: dict[str, list[Near]] = {"graph": [], "targets": [], "impostors": []}
+
+    def merge() -> dict[str, Near]:
+        lists = zip(purposes.items(), wanted, strict=True)
+        return {name: nearest_of(parts, k, len(queries.X)) for (name, parts), k in lists}
+
+    for code, squared, numbers in by_class:
+        absent = numbers < 0
+        near = Near(
+            np.where(absent, np.inf, squared),
+            np.where(absent, -1, offset + numbers),
+            np.where(absent, np.iinfo(np.int64).max, rows[numbers]),
+        )
+        own = (queries.codes == code)[:, None]
+        purposes["graph"].append(near)
+        purposes["targets"].append(near._replace(squared=np.where(own, near.squared, np.inf)))
+        purposes["impostors"].append(near._replace(squared=np.where(own, np.inf, near.squared)))
+        if len(purposes["graph"]) == _LISTS:  # there may be many classes
+            purposes = {name: [near] for name, near in merge().items()}
+    return Candidates(queries.numbers, **merge())
+
+
+def nearest_of(parts: list[Near], k: int, n_queries: int) -> Near:
+    """The k nearest of several lists, equals by the order of the user."""
+    nothing = np.full((n_queries, k), -1, dtype=np.int64)
+    padding = Near(np.full((n_queries, k), np.inf), nothing, nothing)
+    squared, numbers, rows = (
+        np.concatenate(part, axis=1) for part in zip(*parts, padding, strict=True)
+    )
+    numbers = np.where(np.isinf(squared), -1, numbers)
+    order = np.lexsort((rows, squared), axis=1)[:, :k]
+    return Near(*(np.take_along_axis(part, order, axis=1) for part in (squared, numbers, rows)))
+
+
+def _nearest_candidates(parts: list[Candidates]) -> Candidates:
+    """The nearest of what several shards propose."""
+    queries = parts[0].queries
+    if not all(np.array_equal(part.queries, queries) for part in parts):
+        queries = np.unique(np.concatenate([part.queries for part in parts]))
+        parts = [_among(part, queries) for part in parts]
+    lists = zip(*(part[1:] for part in parts), strict=True)
+    nears = [nearest_of(list(its), its[0].squared.shape[1], len(queries)) for its in lists]
+    return Candidates(queries, *nears)
+
+
+def _among(part: Candidates, queries: np.ndarray) -> Candidates:
+    """With nothing for the queries that were not asked."""
+    rows = np.searchsorted(queries, part.queries)
+
+    def spread(near: Near) -> Near:
+        shape = len(queries), near.squared.shape[1]
+        whole = Near(np.full(shape, np.inf), np.full(shape, -1), np.full(shape, -1))
+        for here, there in zip(whole, near, strict=True):
+            here[rows] = there
+        return whole
+
+    return Candidates(queries, *(spread(near) for near in part[1:]))
+
+
+def _found(parts: list[Candidates], n_rows: int | None) -> Found:
+    """Neighbours of a shard's rows, or of the queries alone."""
+    nearest = _nearest_candidates(parts)
+    if n_rows is not None:
+        nearest = _among(nearest, np.arange(n_rows))
+    _, graph, targets, impostors = nearest
+    return Found(graph.squared, graph.numbers, targets.numbers, impostors.numbers)
+
+
+# --- the nearest cells only ---
+
+
+def _some_of(shard: Shard, first: int | None, size: int, seed: int) -> Queries:
+    chosen = some_rows(len(shard.X), size, seed)
+    return Queries(*(part[chosen] for part in _all_of(shard, first)))
+
+
+def _joined(samples: list[Queries]) -> Queries:
+    return Queries(*(np.concatenate(parts) for parts in zip(*samples, strict=True)))
+
+
+def _probing(shard: Shard, first: int | None, probing: Any) -> Queries:
+    centers, _, scaling, n_cells = probing
+    X = scaling.single(shard.X)
+    queries = _all_of(shard, first)
+    return queries._replace(X=X, probes=nearest_cells(X, centers, n_cells))
+
+
+def _shards_of(queries: Queries, probing: Any) -> list[int]:
+    """The shards that queries look into."""
+    return np.unique(probing[1][queries.probes]).tolist()
+
+
+def _sent(queries: Queries, probing: Any, number: int) -> Queries:
+    """The queries that look into a shard."""
+    _, shard_of_cell, _, _ = probing
+    there = np.flatnonzero((shard_of_cell[queries.probes] == number).any(axis=1))
+    return Queries(*(part[there] for part in queries))
+
+
+def _indexed(shard: Shard, probing: Any) -> CellIndex:
+    return CellIndex(shard, probing[2])
+
+
+def _search_cells(queries: Queries, index: CellIndex, offset: int, wanted: Wanted) -> Candidates:
+    """The nearest rows of a shard in the cells that the queries look into."""
+
+    def by_class(some: Queries) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
+        for code, d2, numbers in index.search(some.X, some.probes, max(wanted) + 1):
+            yield code, np.where(numbers + offset == some.own[:, None], np.inf, d2), numbers
+
+    return _in_blocks(queries, index.rows, offset, by_class, wanted)

@@ -1,0 +1,203 @@
+"""Rows sorted by where they lie: the cells of a coarse quantiser, and runs of cells as shards.
+
+Neighbours then live mostly in the same shard, so little has to be exchanged.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from distributed import Future
+
+from plml.dask.cluster import Cluster, offsets_of, pick
+from plml.dask.data import Block, Table
+from plml.dask.samples import shares_of, some_rows
+from plml.dask.sums import RunningSum
+
+#: Rows a cell, on average, that the quantiser is trained on.
+_ROWS_A_CELL = 40
+_MOST_TRAINING_ROWS = 2**17
+#: Rows below which a shard makes no sense, and below which it is not worth its messages.
+FEWEST_ROWS = 32
+_FEWEST_ROWS_BY_DEFAULT = 256
+#: What an entry of a row takes in the busiest task: six copies in float64, whatever its own type.
+_WORKING_BYTES = 48
+
+
+class Shard(NamedTuple):
+    """Rows of neighbouring cells, cell by cell, in each cell in the order of the user."""
+
+    X: np.ndarray
+    codes: np.ndarray  # class numbers
+    rows: np.ndarray  # numbers in the order of the user
+    cells: np.ndarray  # cell of every row
+
+
+class Shards(NamedTuple):
+    """All rows; row ``offsets[s] + i`` of the fit is row i of shard s."""
+
+    parts: list[Future]  # of Shard
+    workers: list[str]  # where each should be
+    offsets: np.ndarray  # (n_shards + 1,)
+    centers: np.ndarray  # (n_cells, d) float32, of the cells, about the mean and in units
+    shard_of_cell: np.ndarray
+    cell_starts: np.ndarray  # (n_cells + 1,) rows of the fit, cells in the order of the shards
+    scaling: "Scaling"
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @property
+    def n_rows(self) -> int:
+        """All of them."""
+        return int(self.offsets[-1])
+
+
+class Scaling(NamedTuple):
+    """float32 coordinates for searches: about the mean, in units of the largest entry."""
+
+    mean: np.ndarray
+    unit: float
+
+    def single(self, X: np.ndarray) -> np.ndarray:
+        """Rows in these coordinates."""
+        return np.ascontiguousarray((X - self.mean) / self.unit, dtype=np.float32)
+
+
+def n_shards_for(
+    cluster: Cluster, table: Table, n_rows: int, fewest: int = _FEWEST_ROWS_BY_DEFAULT
+) -> int:
+    """For rows of a table: one a thread, or more where a thread's memory asks for it."""
+    n_threads = min(len(cluster.workers()), n_rows // fewest)
+    bytes_a_row = _WORKING_BYTES * (table.n_features + 64)
+    for_memory = int(np.ceil(n_rows * bytes_a_row / cluster.memory_a_thread()))
+    return max(1, min(max(n_threads, for_memory), n_rows // _FEWEST_ROWS_BY_DEFAULT))
+
+
+def make_shards(cluster: Cluster, table: Table, n_shards: int, seed: int) -> Shards:
+    """Train the quantiser on a sample, and send every row to the shard of its cell."""
+    scaling = Scaling(table.mean, table.largest or 1.0)
+    centers, sizes = _cells(cluster, table, scaling, seed)
+    centers, sizes = centers[sizes > 0], sizes[sizes > 0]  # where rows repeat, some cells are empty
+    order, shard_of_cell = _runs(centers, sizes, n_shards)
+    centers = centers[order]  # cells are numbered in the order of the shards
+    n_shards = int(shard_of_cell.max()) + 1
+    places = cluster.workers()
+    workers = [places[s * len(places) // n_shards] for s in range(n_shards)]
+    quantizer = cluster.put((centers, shard_of_cell, scaling))
+    starts = offsets_of(table.sizes)
+    pieces = [RunningSum(cluster, add_up=joined) for _ in range(n_shards)]
+    for block, start in zip(table.blocks, starts[:-1], strict=True):
+        routed = cluster.submit(_route, block, int(start), quantizer)
+        for s, its in enumerate(pieces):  # at once, while the block is in memory
+            its.add(cluster.submit(pick, routed, s))
+    parts = [
+        cluster.submit(_assembled, its.parts, on=worker)
+        for its, worker in zip(pieces, workers, strict=True)
+    ]
+    return laid_out(cluster, parts, workers, centers, shard_of_cell, scaling)
+
+
+def laid_out(
+    cluster: Cluster,
+    parts: list[Future],
+    workers: list[str],
+    centers: np.ndarray,
+    shard_of_cell: np.ndarray,
+    scaling: Scaling,
+) -> Shards:
+    """Shards of rows in the order of their cells."""
+    counts = sum(cluster.watched([cluster.submit(_cell_counts, p, len(centers)) for p in parts]))
+    cell_starts = offsets_of(counts)
+    firsts = np.searchsorted(shard_of_cell, np.arange(len(parts) + 1))
+    return Shards(parts, workers, cell_starts[firsts], centers, shard_of_cell, cell_starts, scaling)
+
+
+def _cells(
+    cluster: Cluster, table: Table, scaling: Scaling, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of 2 sqrt(n) cells, and how much of a sample lies in each."""
+    n_cells = max(1, int(2 * np.sqrt(table.n_rows)))
+    bytes_a_row = _WORKING_BYTES * table.n_features
+    in_memory = int(min(cluster.memory_a_thread() / bytes_a_row, _MOST_TRAINING_ROWS))
+    wanted = min(_ROWS_A_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, max(in_memory, n_cells))
+    shares, seeds = shares_of(table.sizes, wanted, np.random.default_rng(seed))
+    samples = [
+        cluster.submit(_sample, block, share, its_seed, scaling)
+        for block, share, its_seed in zip(table.blocks, shares, seeds, strict=True)
+        if share
+    ]
+    return cluster.gather(cluster.submit(_train, samples, n_cells))
+
+
+def _sample(block: Block, size: int, seed: int, scaling: Scaling) -> np.ndarray:
+    return scaling.single(block.X[some_rows(len(block.X), size, seed)])
+
+
+def _train(samples: list[np.ndarray], n_cells: int) -> tuple[np.ndarray, np.ndarray]:
+    import faiss
+
+    X = np.concatenate(samples)
+    n_cells = min(n_cells, len(X))
+    kmeans = faiss.Kmeans(X.shape[1], n_cells, niter=10, seed=0, min_points_per_centroid=1)
+    kmeans.train(X)
+    centers = np.asarray(kmeans.centroids)
+    return centers, np.bincount(nearest_cells(X, centers, 1)[:, 0], minlength=n_cells)
+
+
+def nearest_cells(X: np.ndarray, centers: np.ndarray, n_cells: int) -> np.ndarray:
+    """Numbers of the nearest centres, (n, n_cells), nearest first."""
+    import faiss
+
+    return faiss.knn(X, np.ascontiguousarray(centers), n_cells)[1]
+
+
+def _runs(centers: np.ndarray, sizes: np.ndarray, n_shards: int) -> tuple[np.ndarray, np.ndarray]:
+    """An order of the cells in which neighbours are near, and the shard of each in that order.
+
+    Cells are cut in two halves of like size across the direction in which they spread most, and
+    the halves again; a run of cells is then a compact piece of space.
+    """
+    order = np.concatenate(_halved(centers, np.arange(len(centers))))
+    before = np.cumsum(sizes[order]) - sizes[order] / 2
+    shards = (before * n_shards / max(sizes.sum(), 1)).astype(np.int64)
+    return order, np.unique(shards, return_inverse=True)[1]
+
+
+def _halved(centers: np.ndarray, cells: np.ndarray) -> list[np.ndarray]:
+    if len(cells) <= 2:
+        return [cells]
+    spread = centers[cells] - centers[cells].mean(axis=0)
+    direction = np.linalg.svd(spread, full_matrices=False)[2][0]
+    direction *= np.sign(direction[np.abs(direction).argmax()])  # SVD leaves the sign open
+    order = cells[np.argsort(spread @ direction, kind="stable")]
+    half = len(order) // 2
+    return [*_halved(centers, order[:half]), *_halved(centers, order[half:])]
+
+
+def _route(
+    block: Block, start: int, quantizer: tuple[np.ndarray, np.ndarray, Scaling]
+) -> list[Shard]:
+    """The rows of a block for every shard."""
+    centers, shard_of_cell, scaling = quantizer
+    cells = nearest_cells(scaling.single(block.X), centers, 1)[:, 0]
+    shards = shard_of_cell[cells]
+    pieces = []
+    for s in range(shard_of_cell.max() + 1):
+        mine = np.flatnonzero(shards == s)
+        pieces.append(Shard(block.X[mine], block.codes[mine], start + mine, cells[mine]))
+    return pieces
+
+
+def joined(pieces: list[Shard]) -> Shard:
+    """One after the other."""
+    return Shard(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+
+
+def _assembled(pieces: list[Shard]) -> Shard:
+    whole = joined(pieces)
+    order = np.lexsort((whole.rows, whole.cells))
+    return Shard(*(part[order] for part in whole))
+
+
+def _cell_counts(shard: Shard, n_cells: int) -> np.ndarray:
+    return np.bincount(shard.cells, minlength=n_cells)

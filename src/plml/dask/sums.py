@@ -1,0 +1,61 @@
+"""Sums, and what is like them, of what many tasks leave."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from distributed import Future
+
+from plml.dask.cluster import Cluster
+
+#: What one task adds up.
+_AT_ONCE = 8
+
+
+def summed(parts: list[Any]) -> Any:
+    """Field by field, where they have some."""
+    first = parts[0]
+    if isinstance(first, tuple):
+        return type(first)(*(sum(column) for column in zip(*parts, strict=True)))
+    return sum(parts)
+
+
+class RunningSum:
+    """A sum of many parts of which few are in memory at a time.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    parts : futures of arrays, or of named tuples of what can be added
+    add_up : makes one part of a list of them
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        parts: Iterable[Future] = (),
+        add_up: Callable[[list[Any]], Any] = summed,
+    ) -> None:
+        self._cluster = cluster
+        self._add_up = add_up
+        self._levels: list[list[Future]] = [[]]
+        for part in parts:
+            self.add(part)
+
+    def add(self, part: Future) -> None:
+        """One more; as soon as there are a few, they are replaced by their sum."""
+        for level in self._levels:
+            level.append(part)
+            if len(level) <= _AT_ONCE:
+                return
+            part = self._cluster.submit(self._add_up, level[:-1])
+            level[:] = level[-1:]
+        self._levels.append([part])
+
+    @property
+    def parts(self) -> list[Future]:
+        """At most a few, whose sum is the sum of all."""
+        parts = [part for level in reversed(self._levels) for part in level]
+        while len(parts) > _AT_ONCE:
+            last = self._cluster.submit(self._add_up, parts[-_AT_ONCE:])
+            parts = [*parts[:-_AT_ONCE], last]
+        return parts

@@ -1,0 +1,185 @@
+"""What LMNN with one metric and with several share: the fit, its checks, and the energy rule."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from plml.backend.arrays import Array, like, on_host
+from plml.estimators._neighbor_classifier import NeighborClassifier
+from plml.estimators._fit_warnings import GapWarning, classes_of_one, cures_of, zero_metric
+from plml.ops.span import inside, inward
+from plml.solvers.problem import Monitor, history_arrays
+from plml.baselines.energy import energies
+from plml.baselines.lmnn_solvers import learn_lmnn
+from plml.baselines.lmnn_problem import Lmnn, LmnnData, find_violations
+from plml.stages.neighbors import ExactNeighbors
+from plml.stages.search import TrainingMetricIndex
+from plml.stages.run import Run
+from plml.stages.triplets import check_targets
+
+
+class LargeMarginNeighbors(NeighborClassifier):
+    """LMNN for any grouping of the training points into metrics.
+
+    A subclass says in ``_group`` which metric each training point carries.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **NeighborClassifier._parameter_constraints,
+        "n_targets": [Interval(Integral, 1, None, closed="left")],
+        "push": [Interval(Real, 0, 1, closed="neither")],
+        "solver": [StrOptions({"auto", "convex", "factored"})],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "decision": [StrOptions({"neighbors", "energy"})],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither"), None],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    basis_metrics_: np.ndarray
+    validation_error_: float
+    dual_gap_: float
+    converged_: bool
+    n_targets: int
+    push: float
+    solver: str
+    n_components: int | None
+    decision: str
+    validation_fraction: float | None
+    tol: float
+    max_iter: int
+    random_state: Any
+    n_metrics: int | None = None  # of LMNNMM
+
+    @abstractmethod
+    def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """(n,) the number of the metric that each training point carries."""
+
+    def _fit_metrics(self, X: Array, y: np.ndarray, run: Run) -> np.ndarray:
+        """Learn the metrics (m, d, d) and set what both estimators report."""
+        check_targets(y)
+        self._groups = self._group(X, y)
+        host = on_host(X)
+        self._center = host.mean(axis=0, dtype=np.float64).astype(host.dtype)
+        self._unit = float(np.sqrt(np.mean((host - self._center) ** 2, dtype=np.float64))) or 1.0
+        run.plan({"neighbours": 1, "LMNN": 19})
+        with run.stage("neighbours"):
+            self._targets = ExactNeighbors(X, y).targets(self.n_targets)
+        data = self._lmnn_data(X, y, self._groups, self._targets)
+        if self.validation_fraction is None:
+            learned = self._solve(data, lambda M: False, run)
+        else:
+            learned = self._stop_early(X, y, run)
+        self.objective_ = self.push * learned.objective
+        self.dual_gap_ = learned.gap if np.isfinite(learned.gap) else np.nan
+        self.converged_ = learned.converged
+        self.n_iter_ = max(learned.n_iter, 1)
+        self.history_ = {"metrics": history_arrays(learned.history)}
+        return learned.M / self._unit**2
+
+    def _lmnn_data(
+        self, X: Array, y: np.ndarray, groups: np.ndarray, targets: np.ndarray
+    ) -> LmnnData:
+        pull = (1.0 - self.push) / self.push
+        n_groups = int(self._groups.max()) + 1
+        return LmnnData(self._in_units(X), y, groups, n_groups, targets, pull)
+
+    def _in_units(self, X: Array) -> Array:
+        """About the mean and in units of the standard deviation, whatever those of the data are."""
+        return (X - like(self._center, X)) / like(np.asarray(self._unit), X, X.dtype)
+
+    def _stop_early(self, X: Array, y: np.ndarray, run: Run) -> Lmnn:
+        """Learn on a part and keep the metrics with the fewest errors on the rest."""
+        train, held_out = self._hold_out(y)
+        in_units = self._in_units(on_host(X))
+        best: list[tuple[float, np.ndarray]] = []
+
+        def observe(M: np.ndarray) -> bool:
+            """Stop at the second round in a row without an improvement."""
+            index = TrainingMetricIndex(in_units[train], self._groups[train], M)
+            _, nearest = index.search(in_units[held_out], 1)
+            best.append((float(np.mean(y[train][nearest[:, 0]] != y[held_out])), M))
+            errors = [error for error, _ in best]
+            return len(errors) > 2 and min(errors[-2:]) >= min(errors[:-2])
+
+        X_train, y_train = X[like(train, X)], y[train]
+        targets = ExactNeighbors(X_train, y_train).targets(self.n_targets)
+        part = self._lmnn_data(X_train, y_train, self._groups[train], targets)
+        learned = self._solve(part, observe, run)
+        self.validation_error_, M = min(best, key=lambda pair: pair[0])
+        everything = self._lmnn_data(X, y, self._groups, self._targets)
+        objective = find_violations(everything, M).objective
+        return learned._replace(M=M, objective=objective, gap=np.nan)
+
+    def _hold_out(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            train, held_out = train_test_split(
+                np.arange(len(y)),
+                test_size=self.validation_fraction,
+                stratify=y if np.bincount(y).min() > 1 else None,
+                random_state=check_random_state(self.random_state),
+            )
+            check_targets(y[train])
+        except ValueError as error:
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction} leaves too few of the {len(y)} "
+                "training rows to learn from, or too few to stop by; change it or set it to None"
+            ) from error
+        return train, held_out
+
+    def _solve(self, data: LmnnData, observe: Any, run: Run) -> Lmnn:
+        with run.solver("LMNN", self.tol, self.max_iter) as callback:
+            return learn_lmnn(
+                data,
+                solver=self.solver if self.n_components is None else "factored",
+                n_components=self.n_components,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                monitor=Monitor(self.tol, callback),
+                observe=observe,
+            )
+
+    def _fit_warnings(self) -> Iterator[Warning]:
+        yield from classes_of_one(self._class_sizes, self.classes_)
+        yield from zero_metric(self.basis_metrics_)
+        name = type(self).__name__
+        if self.converged_:
+            return
+        if np.isnan(self.dual_gap_):
+            yield ConvergenceWarning(
+                f"{name} stopped at max_iter={self.max_iter} before its objective settled; raise "
+                "max_iter or tol"
+            )
+        else:
+            yield GapWarning(
+                name,
+                self.dual_gap_,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                cures=cures_of(self._fit_X),
+            )
+
+    def _shares(self, X: Array) -> Array:
+        """Votes, or with the energy rule the softmax of minus the energies."""
+        if self.decision == "neighbors":
+            return super()._shares(X)
+        M = inward(self.basis_metrics_.astype(np.float64), self._span) * self._unit**2
+        if len(M) not in (1, len(self.classes_)) or self.n_metrics is not None:
+            raise ValueError('decision="energy" needs one metric per class: leave n_metrics=None')
+        with self._run().limits():
+            rows, queries = inside(self._fit_X, self._span), inside(on_host(X), self._span)
+            data = self._lmnn_data(rows, self._fit_codes, self._groups, self._targets)
+            energy = energies(data, M, self._in_units(queries), len(self.classes_))
+        return softmax(-energy, axis=1)

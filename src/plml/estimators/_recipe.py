@@ -1,0 +1,69 @@
+"""What the parameters of an estimator mean to the pipeline."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from plml.backend.arrays import Array, like, on_host
+from plml.metric.basis_metric import BasisMetric
+from plml.metric.weight_rules import WeightRule
+from plml.ops.span import Span, inside
+from plml.stages.one_machine import OneMachine
+from plml.stages.pipeline import Settings, Weighting
+from plml.stages.search import vote
+
+#: (anchors in the coordinates of the search, scales of the training rows, the training rows)
+RuleMaker = Callable[[Any, Any, np.ndarray], WeightRule]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the metric is learned, and how it is asked.
+
+    Parameters
+    ----------
+    weighting, settings : of the pipeline
+    make_rule : weights of new points
+    neighbor_search : of the fit
+    device, approximate : of the search
+    """
+
+    weighting: Weighting
+    settings: Settings
+    make_rule: RuleMaker
+    neighbor_search: str
+    device: str
+    approximate: bool
+
+    def stages(self, X: Array, y: np.ndarray) -> OneMachine:
+        """The stages of the pipeline on some rows."""
+        return OneMachine(X, y, self.neighbor_search)
+
+    def metric(
+        self,
+        X: np.ndarray,
+        weights: np.ndarray,
+        M: np.ndarray,
+        anchors: np.ndarray | None,
+        scales: Any,
+        span: Span | None = None,
+    ) -> BasisMetric:
+        """What was learned, ready to be asked; all in the coordinates of the data."""
+        anchors = None if anchors is None else inside(anchors, span)
+        return BasisMetric(
+            X,
+            weights,
+            M,
+            self.make_rule(anchors, scales, X),
+            span=span,
+            device=self.device,
+            approximate=self.approximate,
+        )
+
+
+def predicted_codes(metric: Any, y: np.ndarray, Q: Array, k: int, n_classes: int) -> np.ndarray:
+    """The class of each query by the vote of its k nearest; ties to the first class."""
+    nearest = metric.nearest(Q, k)
+    return on_host(vote(like(y, nearest)[nearest], n_classes)).argmax(axis=1)

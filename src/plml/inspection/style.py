@@ -1,0 +1,80 @@
+"""One look for all pictures: colours that colour-blind readers tell apart, few lines."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plml.io.files import write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Okabe and Ito's palette, the dark ones first.
+PALETTE = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#5d3a9b",
+    "#999999",
+    "#000000",
+    "#f0e442",
+)
+
+
+def class_colors(n_classes: int) -> list[Any]:
+    """A colour a class; beyond the palette they come from a colour map."""
+    if n_classes <= len(PALETTE):
+        return list(PALETTE[:n_classes])
+    from matplotlib import colormaps
+
+    return [colormaps["turbo"](value) for value in np.linspace(0.05, 0.95, n_classes)]
+
+
+def clean(ax: "Axes") -> None:
+    """Without the box."""
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def axes_for(ax: Any, shape: tuple[int, int], size: tuple[float, float]) -> tuple["Figure", Any]:
+    """A figure with new axes of that shape, or the one that the given axes belong to.
+
+    Parameters
+    ----------
+    ax : None, axes, or as many axes as the shape asks for
+    shape : rows and columns
+    size : of a new figure, in inches
+    """
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        return plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
+    grid = np.asarray(ax, dtype=object).ravel()
+    if len(grid) != shape[0] * shape[1]:
+        raise ValueError(f"this picture needs {shape[0] * shape[1]} axes, got {len(grid)}")
+    return grid[0].figure, grid.reshape(shape)
+
+
+def write_figure(figure: "Figure", path: Path) -> None:
+    """A picture in the format that the name says, PNG where it says none."""
+    stream = BytesIO()
+    kind = path.suffix[1:].lower() or "png"
+    figure.savefig(stream, format=kind, dpi=150, facecolor="white")
+    write(path, stream.getvalue())
+
+
+def number(value: float) -> str:
+    """Short."""
+    return f"{value:.3g}"
+
+
+def wrapped(names: Sequence[Any], width: int = 28) -> list[str]:
+    """Names of bounded length."""
+    texts = (str(name) for name in names)
+    return [text if len(text) <= width else text[: width - 1] + "…" for text in texts]

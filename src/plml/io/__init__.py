@@ -1,0 +1,1 @@
+"""Files, model files and checkpoints."""

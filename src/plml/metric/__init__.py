@@ -1,0 +1,1 @@
+"""Fitted metrics as objects."""

@@ -1,0 +1,162 @@
+"""M(x) = sum_b w_b(x) M_b (equation 2), ready to be asked."""
+
+from functools import cached_property
+
+import numpy as np
+
+from plml.backend.arrays import Array, device, like, namespace, on_host, to_available_device
+from plml.metric.feature_split import feature_contributions, feature_importance
+from plml.metric.weight_rules import WeightRule
+from plml.ops.distances import combine_bases, local_pairs
+from plml.ops.span import Span, inside, inward
+from plml.stages.neighbors import ApproximateIndex, EuclideanIndex, can_approximate
+from plml.stages.search import (
+    ApproximateMetricIndex,
+    LocalMetricIndex,
+    index_vectors,
+    query_vectors,
+)
+
+#: Rows on which the recall of an approximate index is measured.
+_SAMPLE = 256
+
+
+class SearchIndexes:
+    """Training rows and their indexes on one device, in the coordinates of the search."""
+
+    def __init__(self, X: Array, weights: Array, M: Array, approximate: bool) -> None:
+        self.X = X
+        self.weights = weights
+        self._approximate = approximate and can_approximate(X)
+        kind = ApproximateMetricIndex if self._approximate else LocalMetricIndex
+        self.metric_index: LocalMetricIndex | ApproximateMetricIndex = kind(X, M)
+
+    @cached_property
+    def euclidean_index(self) -> EuclideanIndex | ApproximateIndex:
+        """For the weights of new points."""
+        return ApproximateIndex(self.X) if self._approximate else EuclideanIndex(self.X)
+
+    def recall(self, k: int) -> float:
+        """Share of the true neighbours that the index finds for a sample of its own rows."""
+        index = self.metric_index
+        if isinstance(index, LocalMetricIndex):
+            return 1.0
+        rows = np.arange(len(self.X))[:: -(-len(self.X) // _SAMPLE)]
+        arguments = (self.X[rows], self.weights[rows], k, rows)
+        found, truth = (which.search(*arguments)[1] for which in (index, index.exact))
+        return float(np.mean((truth[:, :, None] == found[:, None, :]).any(axis=2)))
+
+
+class BasisMetric:
+    """A convex combination of basis metrics at every point; neighbours are training rows.
+
+    Points are (n, d) arrays in the coordinates of the data, or None for the training rows.
+
+    Parameters
+    ----------
+    X : (n, d) array, the training rows
+    weights : (n, m) array
+    M : (m, d, d) array
+    rule : weights of new points
+    span : in which the rows lie, where that is less than the whole space
+    device : where the work is done
+    approximate : whether the search is
+    """
+
+    searches_on_gpu = True
+
+    def __init__(
+        self,
+        X: np.ndarray,
+        weights: np.ndarray,
+        M: np.ndarray,
+        rule: WeightRule,
+        *,
+        span: Span | None = None,
+        device: str = "cpu",
+        approximate: bool = False,
+    ) -> None:
+        self.X = X
+        self.training_weights = weights
+        self.M = M
+        self.rule = rule
+        self.span = span
+        self.device = device
+        self.approximate = approximate
+        self._indexes: dict[str, SearchIndexes] = {}
+
+    def search(self, Q: Array | None, k: int) -> tuple[Array, Array]:
+        """Squared distances and numbers of the k nearest, nearest first."""
+        points = self._placed(self.X if Q is None else Q)
+        indexes = self.indexes_on(points)
+        if Q is None:  # each row is left out of its own neighbours
+            own = like(np.arange(len(points)), points)
+            return indexes.metric_index.search(points, indexes.weights, k, own)
+        return indexes.metric_index.search(points, self.rule.weights(points, indexes), k)
+
+    def nearest(self, Q: Array, k: int) -> Array:
+        """Numbers of the k nearest in any order, for a vote."""
+        points = self._placed(Q)
+        indexes = self.indexes_on(points)
+        return indexes.metric_index.nearest(points, self.rule.weights(points, indexes), k)
+
+    def weights(self, Q: Array | None) -> Array:
+        """(q, m) weights of the basis metrics."""
+        if Q is None:
+            return self.training_weights
+        points = self._placed(Q)
+        return self.rule.weights(points, self.indexes_on(points))
+
+    def matrix(self, Q: Array | None) -> Array:
+        """(q, d, d) metrics; a read-only view where there is one for all."""
+        if len(self.M) == 1:
+            n = len(self.X if Q is None else Q)
+            return np.broadcast_to(self.M[0], (n, *self.M.shape[1:]))
+        weights = self.weights(Q)
+        return combine_bases(weights, like(self.M, weights))
+
+    def pair_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Squared distances between rows, under the metrics at the first ones."""
+        rows = np.arange(len(second))[:, None]
+        return local_pairs(first, on_host(self.weights(first)), self.M, second, rows)[:, 0]
+
+    def index_vectors(self) -> np.ndarray:
+        """(x_j, q_j) of the training rows about their mean, q_jb = x_j^T M_b x_j."""
+        return index_vectors(self._about_the_mean(self.X), self.M)
+
+    def query_vectors(self, Q: Array | None) -> Array:
+        """(2 M(x) x, -w(x)) of points about the mean of the training rows."""
+        weights = self.weights(Q)
+        points = like(self._about_the_mean(self.X if Q is None else Q), weights)
+        return query_vectors(points, weights, like(self.M, weights))
+
+    def split(self, Q: np.ndarray, weights: np.ndarray, cases: np.ndarray) -> np.ndarray:
+        """(q, k, d) parts of the squared distances to (q, k, d) cases, one per feature."""
+        return feature_contributions(Q, cases, weights, self.M)
+
+    def importance(self, weights: np.ndarray) -> np.ndarray:
+        """(q, d) shares of the features in metrics of given weights, in units of their spread."""
+        diagonals = np.diagonal(self.M, axis1=1, axis2=2).astype(np.float64)
+        return feature_importance(weights @ diagonals, self.X.std(axis=0, dtype=np.float64))
+
+    def recall(self, k: int) -> float:
+        """Share of the true neighbours that the search finds for a sample of training rows."""
+        return self.indexes_on(self._placed(self.X[:1])).recall(k)
+
+    def indexes_on(self, like_x: Array) -> SearchIndexes:
+        """What a search needs, on the device of an array; made once per device."""
+        key = f"{type(like_x).__module__} {device(like_x)}"
+        if key not in self._indexes:
+            parts = inside(self.X, self.span), self.training_weights, inward(self.M, self.span)
+            X, weights, M = (like(array, like_x) for array in parts)
+            self._indexes[key] = SearchIndexes(X, weights, M, self.approximate)
+        return self._indexes[key]
+
+    def _placed(self, Q: Array) -> Array:
+        """Points where the work is done, in the coordinates of the search."""
+        return inside(to_available_device(Q, self.device), self.span)
+
+    def _about_the_mean(self, X: Array) -> Array:
+        xp = namespace(X)
+        center = self.X.mean(axis=0, dtype=np.float64)
+        return xp.astype(X - like(center, X, xp.float64), X.dtype)

@@ -1,0 +1,52 @@
+"""A metric at every training row; distances are measured under that of the row."""
+
+import numpy as np
+
+from plml.ops.distances import local_pairs
+from plml.ops.span import Span, inside, inward
+from plml.stages.search import TrainingMetricIndex
+
+
+class CaseMetric:
+    """M_g for the training rows of group g; that of a new point is that of its nearest row.
+
+    Parameters
+    ----------
+    X : (n, d) array, the training rows
+    groups : (n,) integer array
+    M : (m, d, d) array
+    span : in which the rows lie, where that is less than the whole space
+    """
+
+    searches_on_gpu = False
+
+    def __init__(
+        self, X: np.ndarray, groups: np.ndarray, M: np.ndarray, span: Span | None = None
+    ) -> None:
+        self.groups = groups
+        self.M = M
+        self.span = span
+        self.index = TrainingMetricIndex(inside(X, span), groups, inward(M, span))
+
+    def search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """As in ``BasisMetric``."""
+        if Q is None:
+            return self.index.search(self.index.X, k, np.arange(len(self.groups)))
+        return self.index.search(inside(Q, self.span), k)
+
+    def nearest(self, Q: np.ndarray, k: int) -> np.ndarray:
+        """As in ``BasisMetric``."""
+        return self.search(Q, k)[1]
+
+    def matrix(self, Q: np.ndarray | None) -> np.ndarray:
+        """As in ``BasisMetric``."""
+        return self.M[self._groups_of(Q)]
+
+    def pair_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """As in ``BasisMetric``."""
+        weights = np.eye(len(self.M))[self._groups_of(first)]
+        rows = np.arange(len(second))[:, None]
+        return local_pairs(first, weights, self.M, second, rows)[:, 0]
+
+    def _groups_of(self, Q: np.ndarray | None) -> np.ndarray:
+        return self.groups if Q is None else self.groups[self.nearest(Q, 1)[:, 0]]

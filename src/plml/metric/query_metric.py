@@ -1,0 +1,97 @@
+"""A metric of its own at every query, made when it is asked for."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from plml.backend.threads import thread_team
+from plml.ops.span import Span, inside, outward
+from plml.ops.topk import rows_per_block
+from plml.stages.search import OwnMetricIndex
+
+#: (q, r) queries in the coordinates of the search, and the training rows that they are or None
+#: -> (q, r, r) metrics. The metric of a query does not depend on the others.
+Matrices = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
+
+
+class QueryMetric:
+    """Blocks of queries, one per thread: metrics, then the search under them.
+
+    Memory does not grow with the queries, and the threads of the linear algebra do not multiply
+    ours.
+
+    Parameters
+    ----------
+    index : training rows in the coordinates of the search
+    matrices : of queries
+    elements_per_query : numbers that one query needs while its metric is made
+    span : in which the rows lie, where that is less than the whole space
+    """
+
+    searches_on_gpu = False
+
+    def __init__(
+        self,
+        index: OwnMetricIndex,
+        matrices: Matrices,
+        elements_per_query: int,
+        span: Span | None,
+    ) -> None:
+        self.index = index
+        self.matrices = matrices
+        self.elements_per_query = elements_per_query
+        self.span = span
+
+    def search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """As in ``BasisMetric``."""
+        points, own = self._points(Q)
+        squared = np.empty((len(points), k))
+        indices = np.empty((len(points), k), dtype=np.int64)
+
+        def search(block: slice) -> None:
+            of_block = None if own is None else own[block]
+            metrics = self.matrices(points[block], of_block)
+            squared[block], indices[block] = self.index.search(points[block], metrics, k, of_block)
+
+        self._in_blocks(search, len(points))
+        return squared, indices
+
+    def nearest(self, Q: np.ndarray, k: int) -> np.ndarray:
+        """As in ``BasisMetric``."""
+        return self.search(Q, k)[1]
+
+    def matrix(self, Q: np.ndarray | None) -> np.ndarray:
+        """As in ``BasisMetric``."""
+        points, own = self._points(Q)
+        d = points.shape[1] if self.span is None else len(self.span.center)
+        result = np.empty((len(points), d, d))
+
+        def fill(block: slice) -> None:
+            metrics = self.matrices(points[block], None if own is None else own[block])
+            result[block] = outward(metrics, self.span)
+
+        self._in_blocks(fill, len(points))
+        return result
+
+    def pair_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """As in ``BasisMetric``."""
+        first, second = inside(first, self.span), inside(second, self.span)
+        difference = (first - second).astype(np.float64)
+        result = np.empty(len(first))
+
+        def measure(block: slice) -> None:
+            metrics, part = self.matrices(first[block], None), difference[block]
+            result[block] = np.einsum("qd,qde,qe->q", part, metrics, part)
+
+        self._in_blocks(measure, len(first))
+        return np.maximum(result, 0.0)
+
+    def _in_blocks(self, work: Callable[[slice], None], n_queries: int) -> None:
+        with thread_team() as threads:
+            largest = rows_per_block(self.elements_per_query * threads.size)
+            threads.map(work, threads.cut(n_queries, largest, smallest=1))
+
+    def _points(self, Q: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+        if Q is None:
+            return self.index.rows, np.arange(len(self.index.rows))
+        return inside(Q, self.span), None

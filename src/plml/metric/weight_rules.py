@@ -1,0 +1,81 @@
+"""The weights of the basis metrics at new points, given those of the training rows."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from plml.backend.arrays import Array, like, namespace, on_host
+from plml.stages.graph import SCALE_NEIGHBOR
+from plml.stages.neighbors import euclidean_neighbors
+from plml.stages.weights import QueryWeightProblem, learn_query_weights, query_similarity
+
+if TYPE_CHECKING:
+    from plml.metric.basis_metric import SearchIndexes
+
+
+class WeightRule(Protocol):
+    """Weights of points in the coordinates of the search."""
+
+    def weights(self, Q: Array, indexes: "SearchIndexes") -> Array:
+        """(q, d) points -> (q, m) weights, in their dtype and on their device."""
+        ...
+
+
+class SingleMetric(NamedTuple):
+    """One metric for all."""
+
+    def weights(self, Q: Array, indexes: "SearchIndexes") -> Array:
+        """As in ``WeightRule``."""
+        return namespace(Q).ones_like(Q[:, :1])
+
+
+class NearestCenter(NamedTuple):
+    """All weight on the nearest anchor: the cluster of a point."""
+
+    anchors: np.ndarray  # (m, d), in the coordinates of the search
+
+    def weights(self, Q: Array, indexes: "SearchIndexes") -> Array:
+        """As in ``WeightRule``."""
+        _, nearest = euclidean_neighbors(like(self.anchors, Q), 1, Q)
+        return like(np.eye(len(self.anchors)), Q, Q.dtype)[nearest[:, 0]]
+
+
+class NearestRow(NamedTuple):
+    """The weights of the nearest training row."""
+
+    def weights(self, Q: Array, indexes: "SearchIndexes") -> Array:
+        """As in ``WeightRule``."""
+        return indexes.weights[indexes.euclidean_index.nearest(Q, 1)[:, 0]]
+
+
+class NewPoint(NamedTuple):
+    """Equation 4 for the point alone, the weights of the training rows given."""
+
+    anchors: np.ndarray  # (m, d), in the coordinates of the search
+    scales: np.ndarray  # (n,), of the training rows
+    locality: float
+    smoothness: float
+    n_graph_neighbors: int
+    tol: float
+    max_iter: int
+    #: Told the largest relative gap of a point.
+    report_gap: Callable[[float], None]
+
+    def weights(self, Q: Array, indexes: "SearchIndexes") -> Array:
+        """As in ``WeightRule``."""
+        n_near = min(max(self.n_graph_neighbors, SCALE_NEIGHBOR), len(indexes.X))
+        squared, neighbors = (
+            on_host(part) for part in indexes.euclidean_index.search(Q, n_near)
+        )
+        problem = QueryWeightProblem(
+            Q,
+            like(self.anchors, Q),
+            self.locality,
+            self.smoothness,
+            indexes.weights,
+            query_similarity(squared, neighbors, self.scales, self.n_graph_neighbors),
+        )
+        weights, gap = learn_query_weights(problem, self.tol, self.max_iter)
+        self.report_gap(gap)
+        return namespace(Q).astype(weights, Q.dtype, copy=False)

@@ -1,0 +1,144 @@
+"""The stages of the pipeline on rows in the memory of this machine, or of its GPU."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from plml.backend.arrays import Array, fetch, like, namespace, on_host
+from plml.solvers.problem import Callback, Checkpointer
+from plml.stages.anchors import kmeans_anchors
+from plml.stages.approximate import neighbors_of
+from plml.stages.graph import find_graph, graph_laplacian, local_scales, similarity_graph
+from plml.stages.metrics import Metrics, learn_metrics
+from plml.stages.pipeline import Prepared, Settings, SmoothWeighting, Weights
+from plml.stages.triplets import Triplets, neighbor_triplets
+from plml.stages.weights import WeightProblem, learn_weights
+
+
+class OneMachine:
+    """``Stages`` on one array.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    y : (n,) class codes
+    neighbor_search : {"auto", "exact", "approximate"}
+    """
+
+    def __init__(self, X: Array, y: np.ndarray, neighbor_search: str = "auto") -> None:
+        self.X = X
+        self.neighbors = neighbors_of(X, y, neighbor_search)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """As in ``Stages``."""
+        return self.X.shape
+
+    def graph(
+        self, n_graph_neighbors: int, checkpoint: Checkpointer
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances and numbers of the nearest rows."""
+        squared, nearest = checkpoint.arrays(
+            "graph", lambda: find_graph(self.neighbors, n_graph_neighbors)
+        )
+        return squared, nearest
+
+    def anchors(
+        self, n_bases: int, random_state: Any, checkpoint: Checkpointer
+    ) -> tuple[Array, np.ndarray]:
+        """Centers, and the cluster of every row."""
+        random = check_random_state(random_state)
+        centers, labels = checkpoint.arrays(
+            "anchors", lambda: kmeans_anchors(self.X, n_bases, random)[:2]
+        )
+        return like(centers, self.X), labels
+
+    def weight_problem(
+        self, graph: tuple[np.ndarray, np.ndarray], anchors: Array, weighting: SmoothWeighting
+    ) -> WeightProblem:
+        """Equation 4."""
+        S = similarity_graph(*graph, weighting.n_graph_neighbors)
+        return WeightProblem(
+            self.X, anchors, weighting.locality, weighting.smoothness, graph_laplacian(S)
+        )
+
+    def smooth_weights(
+        self,
+        graph: tuple[np.ndarray, np.ndarray],
+        anchors: tuple[Array, np.ndarray],
+        weighting: SmoothWeighting,
+        settings: Settings,
+        callback: Callback,
+        checkpoint: Checkpointer,
+    ) -> Weights:
+        """As in ``Stages``; the gap is that of the weights in the dtype of the rows."""
+        problem = self.weight_problem(graph, anchors[0], weighting)
+        solution = learn_weights(
+            problem,
+            solver=settings.solver,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            callback=callback,
+            checkpoint=checkpoint,
+        )
+        xp = namespace(self.X)
+        weights = xp.astype(solution.x, self.X.dtype)
+        at_weights = problem.evaluate(xp.astype(weights, xp.float64))
+        (gap,) = fetch(problem.gap(weights, at_weights, problem.gradient(at_weights)))
+        return Weights(
+            weights,
+            anchors[0],
+            local_scales(graph[0]),
+            gap,
+            solution.n_iter,
+            solution.history,
+            solution.interrupted,
+        )
+
+    def cluster_weights(self, anchors: tuple[Array, np.ndarray]) -> Weights:
+        """As in ``Stages``."""
+        centers, labels = anchors
+        return Weights(np.eye(len(centers))[on_host(labels)], centers)
+
+    def single_weights(self) -> Weights:
+        """As in ``Stages``."""
+        return Weights(np.ones((len(self.X), 1)))
+
+    def triplets(self, n_targets: int, n_impostors: int, checkpoint: Checkpointer) -> Triplets:
+        """As in ``Stages``."""
+        known = checkpoint.arrays(
+            "triplets", lambda: neighbor_triplets(self.neighbors, n_targets, n_impostors)
+        )
+        return Triplets(*known)._replace(n_target_pairs=int(known[1]))
+
+    def recall(self, checkpoint: Checkpointer) -> dict[str, float]:
+        """As in ``Stages``; of the searches before an interruption as well."""
+        found = self.neighbors.recall
+        purposes, shares = checkpoint.arrays(
+            "recall", lambda: (list(found), list(found.values()))
+        )
+        return {str(name): float(share) for name, share in zip(purposes, shares, strict=True)}
+
+    def metrics(
+        self,
+        prepared: Prepared,
+        settings: Settings,
+        gamma: Array | None,
+        callback: Callback,
+        checkpoint: Checkpointer,
+    ) -> Metrics:
+        """As in ``Stages``."""
+        return learn_metrics(
+            self.X,
+            like(prepared.weights.weights, self.X, self.X.dtype),
+            prepared.triplets,
+            settings.regularization,
+            settings.pull,
+            solver=settings.solver,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            gamma=gamma,
+            callback=callback,
+            checkpoint=checkpoint,
+        )

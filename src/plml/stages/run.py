@@ -1,0 +1,60 @@
+"""What goes on around a computation and never changes its result."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from plml.backend.arrays import no_autocast, working_memory
+from plml.backend.progress import plan, solver_stage, stage, work
+from plml.backend.threads import limit_threads
+from plml.solvers.problem import NO_CHECKPOINT, Callback, Checkpointer
+
+
+def _unobserved(name: str, show: Callback) -> AbstractContextManager[Callback]:
+    return nullcontext(show)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Checkpoint, callbacks, progress, threads and memory of one fit, or of one question.
+
+    Parameters
+    ----------
+    checkpoint : saves what is computed
+    observe : (stage, callback that shows progress) -> context with the callback for its solver
+    n_jobs : threads; None leaves them as they are
+    memory : MiB of temporary arrays, or None
+    verbose : above zero shows the progress
+    """
+
+    checkpoint: Checkpointer = NO_CHECKPOINT
+    observe: Callable[[str, Callback], AbstractContextManager[Callback]] = _unobserved
+    n_jobs: int | None = None
+    memory: float | None = None
+    verbose: int = 0
+
+    def plan(self, seconds: Mapping[str, float]) -> None:
+        """Say which stages there will be, and roughly how long each takes."""
+        plan(dict(seconds))
+
+    def stage(self, name: str) -> AbstractContextManager[object]:
+        """A stage of the plan."""
+        return stage(name)
+
+    @contextmanager
+    def solver(self, name: str, tol: float, max_iter: int) -> Iterator[Callback]:
+        """A stage that is a solver, with the callback that it calls at its iterates."""
+        with solver_stage(name, tol, max_iter) as show, self.observe(name, show) as callback:
+            yield callback
+
+    @contextmanager
+    def limits(self) -> Iterator[None]:
+        """Within the threads and the memory that are allowed."""
+        with limit_threads(self.n_jobs), working_memory(self.memory), no_autocast():
+            yield
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Within these limits and with a progress bar, where one is wanted."""
+        with self.limits(), work(self.verbose):
+            yield

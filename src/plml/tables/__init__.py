@@ -1,0 +1,1 @@
+"""From a table on disk to features and back."""

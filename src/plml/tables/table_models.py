@@ -1,0 +1,321 @@
+"""From a table on disk to a model on disk and back: what the command line does with files."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from plml import PLML, PLMLCV
+from plml.tables.columns import Columns, listed, pandas
+from plml.inspection.explanation import Explanation
+from plml.io.files import write
+from plml.io.model_files import read_record, write_record
+from plml.preprocessing import MeanNormScaler
+from plml.backend.progress import stage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Stages of what is done with a table.
+ENCODING, LEARNING = "encoding", "learning"
+#: Categories rarer than this share one column.
+_RARE = 0.005
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted pipeline with what it has to know of its table."""
+
+    pipeline: Pipeline
+    target: str
+    columns: Columns
+
+    @property
+    def classifier(self) -> PLML | PLMLCV:
+        """The last step."""
+        return self.pipeline[-1]
+
+    def prepared(self, table: "pd.DataFrame", name: str) -> "pd.DataFrame":
+        """As the classifier sees the rows, with the names of its features."""
+        with stage(ENCODING):
+            return self.pipeline[:-1].transform(self.columns.tidy(table, name))
+
+    def labels(self, table: "pd.DataFrame", name: str) -> np.ndarray:
+        """The labels of a table, as the classes of the model."""
+        values = _target(table, self.target, name)
+        classes = self.classifier.classes_
+        if classes.dtype.kind not in "biuf":
+            return np.array([str(value) for value in values])
+        numbers = pandas().to_numeric(values, errors="coerce")
+        if numbers.isna().any():
+            row = int(np.flatnonzero(numbers.isna())[0])
+            raise ValueError(
+                f"{name}: column {self.target!r} holds {str(values.iloc[row])!r} in row {row}; the "
+                f"model knows {listed(classes)}"
+            )
+        return numbers.to_numpy()
+
+    def explain(
+        self, row: "pd.DataFrame", name: str, cases: int
+    ) -> tuple[Explanation, "pd.DataFrame", "pd.DataFrame"]:
+        """Why one row of a table is predicted as it is, in the columns and units of the table.
+
+        Returns
+        -------
+        explanation : in the features of the classifier
+        parts : one row a case and column: the values here and there, and the part of the column
+            in the squared local distance
+        importance : one row a column: its share of the metric here and on average
+        """
+        found = self.classifier.explain(self.prepared(row, name), cases)
+        here = self.columns.tidy(row, name)
+        there = self._in_the_table(found.neighbor_values[0])
+        owner = self._owners()
+        parts = found.contributions[0] @ owner
+        names = np.array(self._encoded_order(), dtype=object)
+        k, d = parts.shape
+        frame = pandas().DataFrame(
+            {
+                "rank": np.repeat(np.arange(1, k + 1), d),
+                "training_row": np.repeat(found.neighbors[0], d),
+                "label": np.repeat(found.labels[0], d),
+                "squared_distance": np.repeat(found.squared_distances[0], d),
+                "column": np.tile(names, k),
+                "value": np.tile(here[list(names)].to_numpy(dtype=object)[0], k),
+                "case_value": there[list(names)].to_numpy(dtype=object).ravel(),
+                "part": parts.ravel(),
+            }
+        )
+        shares = {
+            "column": names,
+            "here": found.importance[0] @ owner,
+            "on_average": found.global_importance @ owner,
+        }
+        return found, frame, pandas().DataFrame(shares)
+
+    def save(self, path: Path) -> None:
+        """Write a skops file, in one step."""
+        record = {
+            "pipeline": self.pipeline,
+            "target": self.target,
+            "names": list(self.columns.names),
+            "categories": list(self.columns.categories),
+            "imputes": self.columns.imputes,
+        }
+        write_record(path, record)
+
+    def _encoded_order(self) -> list[str]:
+        """The columns of the table in the order of the encoder."""
+        return [*self.columns.numbers, *self.columns.categories]
+
+    def _owners(self) -> np.ndarray:
+        """(n_features, n_columns), one where a feature was made from a column."""
+        sizes = [1] * len(self.columns.numbers)
+        if self.columns.categories:
+            onehot = self._encoder("category")[0]
+            rare = onehot.infrequent_categories_
+            for known, together in zip(onehot.categories_, rare, strict=True):
+                sizes.append(len(known) - (0 if together is None else len(together) - 1))
+        return np.repeat(np.eye(len(sizes)), sizes, axis=0)
+
+    def _in_the_table(self, rows: np.ndarray) -> "pd.DataFrame":
+        """Rows of the classifier's training data as they were in the table."""
+        encoded = rows * self.pipeline["scale"].scale_
+        n_numbers = len(self.columns.numbers)
+        table = pandas().DataFrame(index=range(len(rows)))
+        if n_numbers:
+            numbers = self._encoder("number")[-1].inverse_transform(encoded[:, :n_numbers])
+            table[list(self.columns.numbers)] = numbers
+        if self.columns.categories:
+            onehot, standard = self._encoder("category")
+            texts = onehot.inverse_transform(standard.inverse_transform(encoded[:, n_numbers:]))
+            texts[texts == "infrequent_sklearn"] = "(rare)"
+            table[list(self.columns.categories)] = texts
+        return table
+
+    def _encoder(self, kind: str) -> Any:
+        return self.pipeline["encode"].named_transformers_[kind]
+
+
+def load(path: Path) -> Model:
+    """Read a model; nothing in the file is executed, and unknown types are refused."""
+    found = read_record(path)
+    pipeline = found.get("pipeline")
+    parts = (found.get("names"), found.get("categories"), found.get("target"))
+    if (
+        not isinstance(pipeline, Pipeline)
+        or list(pipeline.named_steps) != ["encode", "scale", "classify"]
+        or not isinstance(pipeline[-1], PLML | PLMLCV)
+        or not all(hasattr(step, "n_features_in_") for step in pipeline.named_steps.values())
+        or not all(isinstance(part, kind) for part, kind in zip(parts, _PARTS, strict=True))
+        or list(getattr(pipeline[0], "feature_names_in_", [])) != found["names"]
+    ):
+        raise ValueError(f"{path} was not written by plml fit")
+    imputes = bool(found.get("imputes", False))
+    columns = Columns(tuple(found["names"]), tuple(found["categories"]), imputes)
+    return Model(pipeline, found["target"], columns)
+
+
+_PARTS = (list, list, str)
+
+
+def read_table(path: Path) -> "pd.DataFrame":
+    """A CSV or Parquet file."""
+    if not path.is_file():
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; give the path of a table")
+        if path.exists():
+            raise ValueError(f"{path} is a pipe or a device; a table has to be in a file")
+        raise ValueError(f"there is no file {path}")
+    try:
+        table = _read(path)
+    except Exception as error:  # whatever a damaged file leads its parser to
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(f"{path} cannot be read as a table: {first[0]}") from error
+    table.columns = [str(column) for column in table.columns]
+    repeated = table.columns[table.columns.duplicated()].tolist()
+    if repeated:
+        raise ValueError(f"{path} has columns of the same name: {listed(repeated)}")
+    if not len(table):
+        raise ValueError(f"{path} has no rows")
+    return table
+
+
+def _read(path: Path) -> "pd.DataFrame":
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return pandas().read_parquet(path)
+    table = pandas().read_csv(path, low_memory=False)
+    # pandas gives repeated names numbers; the header itself has what the user wrote.
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        rows = filter(any, csv.reader(stream))
+        header = next(rows, [])
+        first = next(rows, header)
+    if len(first) > len(header):  # pandas would take the first columns for the names of rows
+        raise ValueError(
+            f"the rows have more fields than the header, which has {len(header)}; name every "
+            "column, or take the comma at the end of the rows away"
+        )
+    strange = [name for name in header if not name.isprintable()]
+    if strange:
+        raise ValueError(f"the header has a name that cannot be printed: {strange[0]!r}")
+    if len(header) == table.shape[1]:
+        names = zip(header, table.columns, strict=True)
+        table.columns = [written or given for written, given in names]
+    return table
+
+
+def write_table(table: "pd.DataFrame", path: Path) -> None:
+    """CSV, or Parquet where the name says so; in one step."""
+    from io import BytesIO
+
+    if path.suffix.lower() not in (".parquet", ".pq"):
+        write(path, table.to_csv(index=False))
+        return
+    buffer = BytesIO()
+    table.to_parquet(buffer, index=False)
+    write(path, buffer.getvalue())
+
+
+def fit(
+    table: "pd.DataFrame",
+    target: str,
+    name: str,
+    *,
+    regularization: float | None = None,
+    missing: str = "refuse",
+    drop: tuple[str, ...] = (),
+    checkpoint: Path | None = None,
+    **parameters: Any,
+) -> Model:
+    """A pipeline fitted to a table: encode, impute, standardise, bring to one scale, learn.
+
+    Parameters
+    ----------
+    table : with the labels in a column
+    target : that column
+    name : of the file, for messages
+    regularization : of ``PLML``; None selects it by cross-validation
+    missing : "refuse" or "impute" (medians, and a category of their own)
+    drop : columns to leave out
+    checkpoint : file in which the fit saves its state
+    parameters : of the classifier
+    """
+    for column in drop:
+        if column not in table.columns:
+            raise ValueError(f"{name} has no column {column!r}; it has {listed(table.columns)}")
+    labels = _target(table, target, name)
+    features = table.drop(columns=[target, *drop])
+    if not features.shape[1]:
+        raise ValueError(f"{name} has no column beside {target!r} to learn from")
+    columns = Columns.of(features, name, missing == "impute")
+    if regularization is None:
+        classifier: Any = PLMLCV(**parameters)
+    else:
+        classifier = PLML(regularization=regularization, **parameters)
+    pipeline = Pipeline(
+        [("encode", _encoder(columns)), ("scale", MeanNormScaler()), ("classify", classifier)]
+    )
+    pipeline[:-1].set_output(transform="pandas")
+    with stage(ENCODING):
+        rows = _encoded(pipeline, columns.tidy(features, name), name)
+    with stage(LEARNING, named=False):
+        classifier.fit(rows, _plain(labels, f"{name}: column {target!r}"), checkpoint=checkpoint)
+    return Model(pipeline, target, columns)
+
+
+def _encoded(pipeline: Pipeline, features: "pd.DataFrame", name: str) -> "pd.DataFrame":
+    """The rows as the classifier of a pipeline sees them; fits what is before it."""
+    try:
+        return pipeline[:-1].fit_transform(features)
+    except ValueError as error:
+        if "verbose_feature_names_out" not in str(error):
+            raise
+        raise ValueError(
+            f"{name}: a column has the name that a category of another column gets, as in "
+            "'colour_red'; rename it"
+        ) from error
+
+
+def _encoder(columns: Columns) -> ColumnTransformer:
+    number_steps: list[Any] = [SimpleImputer(strategy="median")] if columns.imputes else []
+    onehot = OneHotEncoder(
+        handle_unknown="infrequent_if_exist", min_frequency=_RARE, sparse_output=False
+    )
+    kinds = [
+        ("number", make_pipeline(*number_steps, StandardScaler()), list(columns.numbers)),
+        ("category", make_pipeline(onehot, StandardScaler()), list(columns.categories)),
+    ]
+    return ColumnTransformer(
+        [kind for kind in kinds if kind[2]], verbose_feature_names_out=False, sparse_threshold=0.0
+    )
+
+
+def _target(table: "pd.DataFrame", target: str, name: str) -> "pd.Series":
+    """The labels of a table, none of them missing."""
+    if target not in table.columns:
+        raise ValueError(f"{name} has no column {target!r}; it has {listed(table.columns)}")
+    labels = table[target]
+    lost = np.flatnonzero(labels.isna())
+    if len(lost):
+        raise ValueError(
+            f"{name}: column {target!r} has no label in {len(lost)} rows, the first is row "
+            f"{int(lost[0])}; drop these rows"
+        )
+    return labels
+
+
+def _plain(labels: "pd.Series", where: str) -> np.ndarray:
+    """Labels as NumPy values: strings, booleans or whole numbers."""
+    values = labels.to_numpy()
+    if values.dtype.kind == "f" and np.any(values != np.floor(values)):
+        raise ValueError(
+            f"{where} holds numbers that are not whole, and classes are needed; name another "
+            "--target, or cut the numbers into classes"
+        )
+    return np.array([str(v) for v in values]) if values.dtype.kind not in "biuf" else values

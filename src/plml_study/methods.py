@@ -1,0 +1,154 @@
+"""The methods of the study as scikit-learn classifiers with the paper's settings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.neighbors import KNeighborsClassifier
+
+from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLMLCV, SML, BoostMetric, KernelSVM
+from plml.estimators._selection import REGULARIZATIONS, select_regularization
+from plml_study.paper import METHODS
+from plml_study.protocols import LARGE
+
+#: Rows on which the SVM selects its kernel on large data.
+SVM_SELECTION_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a method of the study may be told."""
+
+    n_rows: int
+    n_bases: int = 20
+    seed: int = 0
+    device: str = "cpu"
+    n_jobs: int | None = None
+
+
+class SelectedRegularization(ClassifierMixin, BaseEstimator):
+    """A large-margin classifier whose ``regularization`` is selected as in the paper.
+
+    Parameters
+    ----------
+    estimator : SML or CBLML
+    cv : inner folds
+    selection_tol : relative gap within the folds
+    n_jobs : folds at the same time
+
+    Attributes
+    ----------
+    estimator_ : fitted at the selected value
+    best_regularization_ : float
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        cv: int = 2,
+        selection_tol: float = 1e-2,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.cv = cv
+        self.selection_tol = selection_tol
+        self.n_jobs = n_jobs
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Select on the rows of X alone, then fit on all of them."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        selection = select_regularization(
+            self.estimator,
+            self.estimator._place(X),
+            codes,
+            REGULARIZATIONS,
+            classes=self.classes_,
+            cv=self.cv,
+            tol=self.selection_tol,
+            n_jobs=self.n_jobs,
+        )
+        self.best_regularization_ = selection.regularization
+        chosen = clone(self.estimator).set_params(regularization=self.best_regularization_)
+        self.estimator_ = chosen.fit(X, y)
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Predictions of ``estimator_``."""
+        return self.estimator_.predict(X)
+
+
+def _svm(setting: Setting) -> KernelSVM:
+    rows = SVM_SELECTION_ROWS if setting.n_rows > LARGE else None
+    return KernelSVM(max_selection_samples=rows, n_jobs=setting.n_jobs, random_state=setting.seed)
+
+
+def _lmnn(setting: Setting) -> LMNN:
+    # The certified solver is for problems that it closes in reasonable time.
+    solver = "factored" if setting.n_rows > LARGE else "convex"
+    return LMNN(solver=solver, device=setting.device, n_jobs=setting.n_jobs)
+
+
+def _selected(kind: type, setting: Setting, **parameters: Any) -> SelectedRegularization:
+    # Threads are shared by the folds during selection, so the estimator is told of them as well.
+    estimator = kind(device=setting.device, n_jobs=setting.n_jobs, **parameters)
+    return SelectedRegularization(estimator, n_jobs=setting.n_jobs)
+
+
+BUILDERS: dict[str, Callable[[Setting], Any]] = {
+    "PLML": lambda s: PLMLCV(
+        n_bases=s.n_bases, random_state=s.seed, device=s.device, n_jobs=s.n_jobs
+    ),
+    "LMNN": _lmnn,
+    "BoostMetric": lambda s: BoostMetric(n_jobs=s.n_jobs),
+    "SML": lambda s: _selected(SML, s),
+    "CBLML": lambda s: _selected(CBLML, s, n_bases=s.n_bases, random_state=s.seed),
+    "LMNNMM": lambda s: LMNNMM(
+        solver="factored", random_state=s.seed, device=s.device, n_jobs=s.n_jobs
+    ),
+    "GLML": lambda s: GLML(n_jobs=s.n_jobs, random_state=s.seed),
+    "KernelSVM": _svm,
+    # Not in the paper's table.
+    "DANN": lambda s: DANN(n_jobs=s.n_jobs),
+    "Euclidean": lambda s: KNeighborsClassifier(1, algorithm="brute", n_jobs=s.n_jobs),
+}
+#: Methods whose result depends on the number of basis metrics.
+WITH_BASES = frozenset({"PLML", "CBLML"})
+
+
+def build(method: str, setting: Setting) -> Any:
+    """An unfitted classifier."""
+    return BUILDERS[method](setting)
+
+
+def certificate(model: Any) -> dict[str, float]:
+    """What a fitted classifier says of its own solution."""
+    model = getattr(model, "estimator_", model)
+    names = ("weights_gap_", "dual_gap_", "objective_", "n_iter_", "excess_")
+    found = {name.rstrip("_"): getattr(model, name, None) for name in names}
+    numbers = {name: float(value) for name, value in found.items() if value is not None}
+    return {name: value for name, value in numbers.items() if np.isfinite(value)}
+
+
+def selected(model: Any) -> dict[str, Any]:
+    """What a fitted classifier chose by inner cross-validation."""
+    if hasattr(model, "best_regularization_"):
+        return {"regularization": model.best_regularization_}
+    if hasattr(model, "metric_shrinkage_"):
+        return {"metric_shrinkage": model.metric_shrinkage_}
+    return dict(getattr(model, "best_params_", {}))
+
+
+def parse(names: list[str] | None) -> tuple[str, ...]:
+    """Method names as given, ``all`` or nothing for the paper's eight; an error names the rest."""
+    names = names or ["all"]
+    known: dict[str, tuple[str, ...]] = {name.lower(): (name,) for name in BUILDERS}
+    known |= {"svm": ("KernelSVM",), "lmnn-mm": ("LMNNMM",), "all": METHODS}
+    unknown = [name for name in names if name.lower() not in known]
+    if unknown:
+        raise ValueError(
+            f"unknown method {', '.join(unknown)}; choose from all, {', '.join(BUILDERS)}"
+        )
+    return tuple(dict.fromkeys(method for name in names for method in known[name.lower()]))

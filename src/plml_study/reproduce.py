@@ -1,0 +1,204 @@
+"""The paper's study behind ``plml reproduce``: tasks, then table, figures and report."""
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Self
+
+from plml.backend.arrays import check_device
+from plml_study import paper, protocols
+from plml_study.datasets import NAMES, find_files
+from plml_study.figures import figure1_panels, figure2_curves
+from plml_study.methods import WITH_BASES
+from plml_study.methods import parse as parse_methods
+from plml_study.records import Store, Task
+from plml_study.report import Findings, render
+from plml_study.study import Conditions, Failure, figure2_tasks, run, table1_tasks
+from plml_study.result_tables import Latex, Style, Table, as_records, as_text, table1
+from plml.io.files import write_atomically
+from plml.install import install
+from plml.backend.progress import study_progress
+
+PARTS = ("table1", "figure1", "figure2")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What to run, on what, and where to put it."""
+
+    parts: tuple[str, ...]
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    data_dir: str | None
+    jobs: int
+    device: str
+    seed: int
+    out: Path
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        what: str,
+        datasets: list[str] | None,
+        methods: list[str] | None,
+        data_dir: str | None,
+        jobs: int,
+        device: str,
+        seed: int,
+        out: Path,
+    ) -> Self:
+        """A study from the words of the command line; a ``ValueError`` names what is wrong."""
+        parts = PARTS if what == "all" else (what,)
+        if jobs < 1:
+            raise ValueError(f"--jobs must be at least 1, got {jobs}")
+        if not 0 <= seed < 2**32:
+            raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
+        check_device(device)
+        chosen = parse_methods(methods)
+        names = _datasets(datasets)
+        needed = {"mnist"} if "figure1" in parts else set()
+        if set(parts) - {"figure1"}:
+            needed |= set(names)
+        for name in sorted(needed):
+            find_files(name, data_dir)
+        _check_writable(out)
+        return cls(parts, names, chosen, data_dir, jobs, device, seed, out)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Everything that has to be fitted and tested."""
+        tasks: list[Task] = []
+        if "table1" in self.parts:
+            tasks += table1_tasks(self.datasets, self.methods)
+        if "figure1" in self.parts:
+            tasks += figure1_tasks()
+        if "figure2" in self.parts:
+            tasks += figure2_tasks(self.datasets)
+        return tasks
+
+    @property
+    def conditions(self) -> Conditions:
+        """The cores are shared among the jobs."""
+        threads = max(1, (os.cpu_count() or 1) // self.jobs)
+        return Conditions(self.data_dir, self.device, threads)
+
+
+def _datasets(names: list[str] | None) -> tuple[str, ...]:
+    names = [name.lower() for name in names or ["all"]]
+    unknown = [name for name in names if name not in (*NAMES, "all")]
+    if unknown:
+        raise ValueError(
+            f"unknown data set {', '.join(unknown)}; choose from all, {', '.join(NAMES)}"
+        )
+    chosen = (paper.DATASETS if name == "all" else (name,) for name in names)
+    return tuple(dict.fromkeys(chain.from_iterable(chosen)))
+
+
+def _check_writable(out: Path) -> None:
+    """Before anything is computed."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"--out {out} cannot be written to ({error.strerror}); name another folder"
+        ) from None
+
+
+def figure1_tasks() -> list[Task]:
+    """The four local methods on four digits of MNIST."""
+    return [
+        Task(protocols.FOUR_DIGITS, 0, method, 20 if method in WITH_BASES else None)
+        for method in paper.FIGURE_1
+    ]
+
+
+def reproduce(study: Study, command: str = "plml reproduce") -> list[Failure]:
+    """Run what is left of a study and write its table, figures and report.
+
+    Parameters
+    ----------
+    study : Study
+    command : as it was typed, for the report
+    """
+    store = Store(study.out / "records", study.seed)
+    seed = store.seed_in_the_way(study.tasks)
+    if seed is not None:
+        raise ValueError(
+            f"{study.out} holds records of --seed {seed}; use that seed, or another --out"
+        )
+    with study_progress() as report:
+        failures = run(study.tasks, store, study.conditions, jobs=study.jobs, report=report)
+    findings = gather(store, study)
+    if findings.table is not None:
+        write_table(findings.table, study.out)
+    write_pictures(findings, study.out, command)
+    return failures
+
+
+def gather(store: Store, study: Study) -> Findings:
+    """What the store holds, of this run and of earlier ones.
+
+    What the paper has is shown wherever it was run, so that a part of a study never hides the rest;
+    other data sets and methods where they are asked for.
+    """
+    names = tuple(dict.fromkeys((*paper.DATASETS, *study.datasets)))
+    methods = tuple(dict.fromkeys((*paper.METHODS, *study.methods)))
+    tasks = [*table1_tasks(names, methods), *figure1_tasks(), *figure2_tasks(names)]
+    records = [record for task in dict.fromkeys(tasks) if (record := store.read(task)) is not None]
+    curves = figure2_curves(store, figure2_tasks(names))
+    return Findings(
+        _what_was_run(table1(store, names, methods), study),
+        figure1_panels(store, figure1_tasks()),
+        {key: curve for key, curve in curves.items() if len(curve.n_bases) > 1},
+        records,
+    )
+
+
+def _what_was_run(table: Table, study: Study) -> Table | None:
+    """Without the rows and columns of which nothing is there and nothing was asked for."""
+    if not table.cells:
+        return None
+    asked = "table1" in study.parts
+    rows = {dataset for dataset, _ in table.cells} | set(study.datasets if asked else ())
+    columns = {method for _, method in table.cells} | set(study.methods if asked else ())
+    return replace(
+        table,
+        datasets=tuple(name for name in table.datasets if name in rows),
+        methods=tuple(method for method in table.methods if method in columns),
+    )
+
+
+def write_table(table: Table, out: Path) -> None:
+    """table1.json, table1.md and table1.tex; the table on standard output."""
+    write_atomically(out / "table1.json", json.dumps(as_records(table), indent=1) + "\n")
+    write_atomically(out / "table1.md", as_text(table, Style()))
+    write_atomically(out / "table1.tex", as_text(table, Latex()))
+    print(as_text(table, Style()))
+
+
+def write_pictures(findings: Findings, out: Path, command: str) -> None:
+    """figure1.png, figure2.png and report.html, where the libraries for them are installed."""
+    try:
+        import jinja2  # noqa: F401
+        import matplotlib  # noqa: F401
+    except ImportError:
+        print(f"no figures and no report: {install('plots')}, then the same command again")
+        return
+    from plml_study.paper_pictures import draw_figure1, draw_figure2
+    from plml.inspection.style import write_figure
+
+    if not findings.records:
+        print("nothing was found, so there is no report")
+        return
+    if findings.panels:
+        write_figure(draw_figure1(findings.panels), out / "figure1.png")
+    if findings.curves:
+        write_figure(draw_figure2(findings.curves), out / "figure2.png")
+    write_atomically(out / "report.html", render(findings, command))
+    print(f"report: {out / 'report.html'}")

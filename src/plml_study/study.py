@@ -1,0 +1,284 @@
+"""Running a study: every task once, in parallel, kept as it is done, resumed where it was."""
+
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import get_context
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plml.backend.processes import end_with
+from plml.backend.threads import limit_threads
+from plml_study import datasets, figures, methods, protocols
+from plml_study.paper import FIGURE_2
+from plml_study.records import Store, Task, pack_bits
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Under which all tasks of a run are done. A GPU rounds differently; else the result is the
+    same.
+    """
+
+    data_dir: str | None = None
+    device: str = "cpu"
+    n_threads: int | None = None
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    done: int
+    running: tuple[Task, ...]
+    left: int
+    seconds_left: float | None
+    failed: int = 0
+
+
+class Failure(NamedTuple):
+    """A task that raised an exception."""
+
+    task: Task
+    message: str
+
+
+def table1_tasks(names: Iterable[str], chosen: Iterable[str]) -> list[Task]:
+    """Every method on every fold of every data set."""
+    chosen = tuple(chosen)
+    return [
+        Task(name, fold, method, 20 if method in methods.WITH_BASES else None)
+        for name in names
+        for fold in range(protocols.n_splits(name))
+        for method in chosen
+    ]
+
+
+def figure2_tasks(names: Iterable[str], n_bases: Sequence[int] = FIGURE_2) -> list[Task]:
+    """PLML and CBLML for every number of basis metrics."""
+    return [
+        Task(name, fold, method, m)
+        for name in names
+        for fold in range(protocols.n_splits(name))
+        for m in n_bases
+        for method in ("PLML", "CBLML")
+    ]
+
+
+def run(
+    tasks: Iterable[Task],
+    store: Store,
+    conditions: Conditions,
+    *,
+    jobs: int = 1,
+    report: Callable[[Progress], Any] = lambda _: None,
+) -> list[Failure]:
+    """Do what the store does not hold yet, and return what failed.
+
+    Parameters
+    ----------
+    tasks : in any order; those of one fold are best kept together
+    store : keeps every result as soon as it is there
+    conditions : the same for all
+    jobs : tasks at the same time, each in a process of its own where there are several
+    report : called whenever a task starts or ends
+    """
+    tasks = list(dict.fromkeys(tasks))
+    records = {task: store.read(task) for task in tasks}
+    clock = _Clock()
+    for task, record in records.items():
+        if record is not None:
+            clock.add(task, record["seconds"])
+    waiting = [task for task in tasks if records[task] is None]
+    failures: list[Failure] = []
+
+    def progress(running: tuple[Task, ...], left: list[Task]) -> None:
+        seconds = clock.estimate([*running, *left])
+        done = len(tasks) - len(running) - len(left) - len(failures)
+        seconds = None if seconds is None else seconds / jobs
+        report(Progress(done, running, len(left), seconds, len(failures)))
+
+    if jobs == 1:
+        left = list(waiting)
+        while left:
+            task = left.pop(0)
+            progress((task,), left)
+            outcome = _attempt(task, store.folder, store.seed, conditions)
+            _keep(outcome, clock, failures, left)
+    elif waiting:
+        _run_in_processes(waiting, store, conditions, jobs, progress, clock, failures)
+    progress((), [])
+    return failures
+
+
+def _run_in_processes(
+    waiting: list[Task],
+    store: Store,
+    conditions: Conditions,
+    jobs: int,
+    progress: Callable[[tuple[Task, ...], list[Task]], None],
+    clock: "_Clock",
+    failures: list[Failure],
+) -> None:
+    left = list(waiting)
+    with _workers(jobs) as pool:
+        running: dict[Future[_Outcome], Task] = {}
+        while left or running:
+            while left and len(running) < jobs:
+                task = left.pop(0)
+                future = pool.submit(_attempt, task, store.folder, store.seed, conditions)
+                running[future] = task
+            progress(tuple(running.values()), left)
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                task = running.pop(future)
+                try:
+                    _keep(future.result(), clock, failures, left)
+                except BrokenProcessPool as error:
+                    raise OSError(
+                        f"a worker died during {task}, perhaps for want of memory; what was done "
+                        "is kept: run the same command again, with fewer --jobs"
+                    ) from error
+
+
+@contextmanager
+def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool that ends at once where the run is interrupted."""
+    pool = ProcessPoolExecutor(
+        jobs,
+        mp_context=get_context("spawn"),
+        initializer=_follow_parent,
+        initargs=(os.getpid(),),
+    )
+    try:
+        yield pool
+    except BaseException:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _follow_parent(parent: int) -> None:
+    """The parent process ends the workers; where it was killed they end by themselves."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(parent)
+
+
+class _Outcome(NamedTuple):
+    task: Task
+    seconds: float
+    error: str | None
+    no_data: bool = False
+
+
+def _attempt(task: Task, folder: Any, seed: int, conditions: Conditions) -> _Outcome:
+    start = perf_counter()
+    try:
+        with limit_threads(conditions.n_threads):
+            result = do(task, seed, conditions)
+    except datasets.Unavailable as error:
+        return _Outcome(task, perf_counter() - start, str(error), no_data=True)
+    except Exception as error:  # whatever it is, the other tasks go on
+        return _Outcome(task, perf_counter() - start, f"{type(error).__name__}: {error}")
+    Store(folder, seed).write(task, result)
+    return _Outcome(task, result["seconds"], None)
+
+
+def _keep(outcome: _Outcome, clock: "_Clock", failures: list[Failure], left: list[Task]) -> None:
+    """Count a task as done or failed; without its data set the others of it fail untried."""
+    clock.add(outcome.task, outcome.seconds)
+    if outcome.error is None:
+        return
+    lost = [task for task in left if outcome.no_data and task.dataset == outcome.task.dataset]
+    failures.extend(Failure(task, outcome.error) for task in (outcome.task, *lost))
+    left[:] = [task for task in left if task not in lost]
+
+
+def do(task: Task, seed: int, conditions: Conditions) -> dict[str, Any]:
+    """Fit one method on one training part and test it on the other."""
+    X_train, y_train, X_test, y_test = _split(task.dataset, task.fold, seed, conditions.data_dir)
+    setting = methods.Setting(
+        n_rows=len(X_train),
+        n_bases=task.n_bases or 20,
+        seed=seed,
+        device=conditions.device,
+        n_jobs=conditions.n_threads,
+    )
+    model = methods.build(task.method, setting)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        start = perf_counter()
+        model.fit(X_train, y_train)
+        fitted = perf_counter()
+        correct = model.predict(X_test) == y_test
+        predicted = perf_counter()
+    result = {
+        "accuracy": 100.0 * float(np.mean(correct)),
+        "n_train": len(X_train),
+        "n_test": len(X_test),
+        "n_features": X_train.shape[1],
+        "seconds": predicted - start,
+        "fit_seconds": fitted - start,
+        "predict_seconds": predicted - fitted,
+        "source": _dataset(task.dataset, conditions.data_dir).source,
+        "device": conditions.device,
+        "threads": conditions.n_threads or os.cpu_count(),
+        "selected": methods.selected(model),
+        "certificate": methods.certificate(model),
+        "warnings": sorted({str(warning.message) for warning in caught}),
+        "correct": pack_bits(correct),
+    }
+    if task.dataset == protocols.FOUR_DIGITS:
+        result["local_metrics"] = figures.sampled_metrics(model, X_train, y_train, seed)
+    return result
+
+
+@lru_cache(maxsize=1)
+def _split(name: str, fold: int, seed: int, data_dir: str | None) -> tuple[np.ndarray, ...]:
+    dataset = _dataset(name, data_dir)
+    for number, (train, test) in enumerate(protocols.splits(dataset, seed)):
+        if number == fold:
+            return protocols.prepared_split(dataset, train, test)
+    raise ValueError(f"data set {name!r} has no fold {fold}")
+
+
+@lru_cache(maxsize=1)
+def _dataset(name: str, data_dir: str | None) -> datasets.Dataset:
+    if name == protocols.FOUR_DIGITS:
+        return protocols.four_digits(datasets.load("mnist", data_dir))
+    return datasets.load(name, data_dir)
+
+
+class _Clock:
+    """Estimates the time of tasks from those that were done."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, ...], list[float]] = {}
+
+    def add(self, task: Task, seconds: float) -> None:
+        for key in self._keys(task):
+            self._seconds.setdefault(key, []).append(seconds)
+
+    def estimate(self, tasks: Iterable[Task]) -> float | None:
+        """Seconds of all of them, one after the other; None before anything was done."""
+        if not self._seconds:
+            return None
+        return float(sum(self._of(task) for task in tasks))
+
+    def _of(self, task: Task) -> float:
+        known = next(self._seconds[key] for key in self._keys(task) if key in self._seconds)
+        return float(np.mean(known))
+
+    @staticmethod
+    def _keys(task: Task) -> tuple[tuple[str, ...], ...]:
+        """From the most alike to all."""
+        return (task.dataset, task.method, str(task.n_bases)), (task.dataset, task.method), ()

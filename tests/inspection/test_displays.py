@@ -1,0 +1,162 @@
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, normalize, scale
+
+from plml import DANN, PLML, SML
+from plml.inspection import (
+    ConvergenceDisplay,
+    ExplanationDisplay,
+    ImportanceDisplay,
+    LocalMetricDisplay,
+    NeighborsDisplay,
+    WeightsDisplay,
+)
+from plml.inspection.views import View, ellipse
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return normalize(scale(X))[:400], y[:400]
+
+
+@pytest.fixture(scope="module")
+def model(digits):
+    return PLML(n_bases=4, random_state=0).fit(*digits)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def test_an_ellipse_is_the_set_at_distance_one(rng):
+    A = rng.normal(size=(2, 2))
+    M = A @ A.T + 0.1 * np.eye(2)
+    width, height, angle = ellipse(M)
+    t = np.linspace(0, 2 * np.pi, 50)
+    turn = np.radians(angle)
+    axes = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
+    points = np.column_stack([0.5 * width * np.cos(t), 0.5 * height * np.sin(t)]) @ axes
+    np.testing.assert_allclose(np.einsum("nd,de,ne->n", points, M, points), 1.0)
+
+
+def test_a_view_of_two_features_is_the_features_and_of_more_the_components(rng):
+    X = rng.normal(size=(50, 2))
+    view = View.of(X, np.array(["a", "b"], dtype=object))
+    np.testing.assert_array_equal(view.points(X), X)
+    assert view.labels == ("a", "b")
+    X = rng.normal(size=(200, 5)) * [5, 1, 1, 3, 1]
+    points = View.of(X).points(X)
+    assert np.var(points[:, 0]) > np.var(points[:, 1]) > 5
+    M = np.diag([1.0, 2, 3, 4, 5])
+    moves = View.of(X)
+    z = np.array([0.3, -0.7])
+    assert z @ moves.metrics(M[None])[0] @ z == pytest.approx(
+        (z @ moves.axes) @ M @ (z @ moves.axes)
+    )
+    with pytest.raises(ValueError, match="at least two features"):
+        View.of(X[:, :1])
+
+
+def test_local_metrics(model, digits):
+    display = LocalMetricDisplay.from_estimator(model, n_points=12)
+    assert display.metrics.shape == (12, 2, 2)
+    assert len(display.ax_.collections) == 11  # ten classes and the ellipses
+    assert display.ax_.get_xlabel() == "first principal component"
+    _, ax = plt.subplots()
+    assert display.plot(ax=ax).ax_ is ax
+    LocalMetricDisplay.from_estimator(DANN(n_neighbors=1).fit(*digits), n_points=3)
+
+
+def test_importance_shows_where_a_feature_matters(rng):
+    X = rng.normal(size=(300, 3))
+    X[:150, 0] -= 8.0
+    y = np.where(X[:, 0] < -4, X[:, 1] > 0, X[:, 2] > 0).astype(int)
+    model = PLML(n_bases=2, random_state=0).fit(X, y)
+    display = ImportanceDisplay.from_estimator(model, n_features=2)
+    assert set(display.names) == {"x1", "x2"}
+    left = display.points[:, 0] < np.median(display.points[:, 0])
+    matters = display.importance[:, display.names.index("x1")]
+    one, other = matters[left].mean(), matters[~left].mean()
+    assert max(one, other) > 2 * min(one, other)
+    average = dict(zip(display.names, display.average, strict=True))
+    assert average["x1"] == pytest.approx(model.average_importance()[1])
+    shown = display.axes_[0].collections[0].get_array()
+    expected = np.log2(display.importance[:, 0] / display.average[0])
+    np.testing.assert_allclose(np.sort(shown), np.sort(np.maximum(expected, -10)))
+    with pytest.raises(ValueError, match="DANN has no basis metrics"):
+        ImportanceDisplay.from_estimator(DANN(n_neighbors=1).fit(X, y))
+
+
+def test_weights(model):
+    display = WeightsDisplay.from_estimator(model, n_points=100)
+    assert [ax.get_title().split(":")[0] for ax in display.axes_] == [
+        f"basis {b}" for b in range(4)
+    ]
+    shown = display.axes_[2].collections[0].get_array()
+    np.testing.assert_allclose(np.sort(shown), np.sort(display.weights[:, 2]))
+    with pytest.raises(ValueError, match="this picture needs 4 axes, got 1"):
+        display.plot(ax=plt.subplots()[1])
+
+
+def test_weights_need_several_metrics(digits):
+    with pytest.raises(ValueError, match="SML has no basis metrics"):
+        WeightsDisplay.from_estimator(SML().fit(*digits))
+
+
+@pytest.mark.parametrize("over", ["iteration", "seconds"])
+def test_convergence(model, over):
+    display = ConvergenceDisplay.from_estimator(model, over=over)
+    gap = display.axes_[1, 1].lines[0]
+    np.testing.assert_array_equal(gap.get_xdata(), model.history_["metrics"][over])
+    np.testing.assert_array_equal(gap.get_ydata(), model.history_["metrics"]["gap"])
+    assert display.axes_[1, 0].get_yscale() == "log"
+    with pytest.raises(ValueError, match='over must be "iteration"'):
+        display.plot(over="hours")
+
+
+def test_neighbors_as_images_and_as_bars(model, digits):
+    display = NeighborsDisplay.from_estimator(
+        model, digits[0][:5], query=2, n_neighbors=3, image_shape=(8, 8)
+    )
+    assert len(display.axes_) == 4
+    image = display.axes_[1].images[0].get_array()
+    row = display.explanation.neighbors[0, 0]
+    assert row == model.kneighbors(digits[0][2:3], 1)[1][0, 0]
+    np.testing.assert_allclose(image, digits[0][row].reshape(8, 8))
+    bars = NeighborsDisplay.from_estimator(model, digits[0][:5], n_neighbors=2)
+    assert len(bars.axes_[0].patches) == 10
+    with pytest.raises(ValueError, match="has 63 pixels"):
+        NeighborsDisplay.from_estimator(model, digits[0][:5], image_shape=(7, 9))
+    with pytest.raises(ValueError, match="query must be between 0 and 4"):
+        NeighborsDisplay.from_estimator(model, digits[0][:5], query=5)
+
+
+def test_explanation(model, digits):
+    display = model.explain(digits[0][:3], 2).plot(query=1, rank=2, n_features=64)
+    assert isinstance(display, ExplanationDisplay)
+    widths = [bar.get_width() for bar in display.axes_[0].patches]
+    assert sum(widths) == pytest.approx(display.explanation.squared_distances[1, 1])
+    fewer = display.plot(rank=2, n_features=5)
+    widths = [bar.get_width() for bar in fewer.axes_[0].patches]
+    assert len(widths) == 6  # and the other 59
+    assert sum(widths) == pytest.approx(display.explanation.squared_distances[1, 1])
+    with pytest.raises(ValueError, match="rank must be between 1 and 2"):
+        display.plot(rank=3)
+    with pytest.raises(ValueError, match=r"last step of the pipeline, model\[-1\]"):
+        LocalMetricDisplay.from_estimator(make_pipeline(StandardScaler(), model))
+
+
+def test_a_model_of_named_columns_draws_without_a_warning(digits, recwarn):
+    frame = pd.DataFrame(digits[0], columns=[f"pixel {i}" for i in range(64)])
+    model = PLML(n_bases=2, random_state=0).fit(frame, digits[1])
+    LocalMetricDisplay.from_estimator(model, n_points=3)
+    NeighborsDisplay.from_estimator(model, frame, query=1)
+    ExplanationDisplay.from_estimator(model, frame, query=1)
+    assert not [w for w in recwarn if "feature names" in str(w.message)]
