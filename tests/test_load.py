@@ -19,7 +19,7 @@ from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_info
 
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, SML, BoostMetric, KernelSVM
-from plml.backend.threads import thread_team, limit_threads, one_blas_thread
+from plml.backend.threads import limit_threads, one_blas_thread, thread_team
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from sklearn.base import clone
 
 import terminal
 from plml import CBLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric, progress
-from plml.cli import main
 from plml.backend.progress import Progress, Stage, duration, plan, solver_stage, stage, work
+from plml.cli import main
 from plml.solvers.problem import Iteration
 
 COMMAND = "import sys; from plml.cli import main; sys.exit(main())"

@@ -2,8 +2,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from plml.solvers.problem import Monitor
 from plml.baselines.boosting import learn_boosted_metric
+from plml.solvers.problem import Monitor
 from plml.stages.neighbors import ExactNeighbors
 from plml.stages.triplets import neighbor_triplets
 

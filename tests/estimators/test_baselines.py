@@ -12,10 +12,10 @@ from sklearn.svm import SVC
 
 import judge
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, SML, BoostMetric, KernelSVM
+from plml.baselines.generative import bias_matrices, generative_metrics
 from plml.estimators import kernelsvm
 from plml.estimators.glml import METRIC_SHRINKAGES
 from plml.ops import topk
-from plml.baselines.generative import bias_matrices, generative_metrics
 
 NEIGHBORS = [
     SML(),

@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 import judge
 from every_estimator import ESTIMATORS
 from plml import PLML, SML
-from plml_study import datasets
 from plml.preprocessing import MeanNormScaler
+from plml_study import datasets
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from plml.ops import topk
 from plml.metric.feature_split import (
     feature_contributions,
     feature_importance,
     leading_directions,
 )
+from plml.ops import topk
 
 
 @pytest.mark.parametrize("block", [1, 10**6])

@@ -6,9 +6,9 @@ import pytest
 
 from plml.ops.projections import project_box
 from plml.solvers.fista import FistaState, fista, fista_step
-from plml_study.lbfgsb import lbfgsb
 from plml.solvers.problem import Evaluation, Iteration, counting_on, history_arrays
 from plml.solvers.quasi_newton import Memory, projected_lbfgs
+from plml_study.lbfgsb import lbfgsb
 
 
 class BoxQuadratic:

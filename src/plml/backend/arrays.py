@@ -87,7 +87,7 @@ def check_device(device: str) -> None:
 
 
 def to_available_device(x: Array, name: str) -> Array:
-    """x on a device, or where it already is on a GPU; on the processor where there is no such one.
+    """X on a device, or where it already is on a GPU; on the processor where there is no such one.
 
     So a model that was fitted on a GPU works on machines without.
     """

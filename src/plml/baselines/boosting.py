@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp, softmax
 
-from plml.backend.threads import thread_team, one_blas_thread
+from plml.backend.threads import one_blas_thread, thread_team
 from plml.ops.pairs import PairOperator
 from plml.solvers.problem import Iteration, Monitor
 from plml.stages.triplets import Triplets

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from plml.baselines.lmnn_problem import LmnnData, target_distances
 from plml.ops.distances import Transformed
 from plml.ops.topk import row_blocks
-from plml.baselines.lmnn_problem import LmnnData, target_distances
 
 
 def energies(data: LmnnData, M: np.ndarray, queries: np.ndarray, n_classes: int) -> np.ndarray:

@@ -10,9 +10,6 @@ fast in all directions, and what they leave of the constraint is measured agains
 import numpy as np
 
 from plml.backend.arrays import Array, fetch, like, namespace, on_host, total
-from plml.ops.projections import PsdMatrices
-from plml.solvers.problem import Evaluation, Monitor, Solution
-from plml.solvers.quasi_newton import projected_lbfgs
 from plml.baselines.lmnn_problem import (
     ActiveSet,
     Lmnn,
@@ -22,6 +19,9 @@ from plml.baselines.lmnn_problem import (
     negligible,
     target_scatter,
 )
+from plml.ops.projections import PsdMatrices
+from plml.solvers.problem import Evaluation, Monitor, Solution
+from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.metrics import MetricsDual, relative_gap
 
 #: Evaluations of one proximal step.

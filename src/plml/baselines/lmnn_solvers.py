@@ -8,8 +8,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
 from plml.backend.arrays import like, namespace, on_host
-from plml.backend.threads import thread_team, one_blas_thread
-from plml.solvers.problem import Monitor
+from plml.backend.threads import one_blas_thread, thread_team
 from plml.baselines.lmnn_convex import is_well_posed, solve_convex
 from plml.baselines.lmnn_problem import (
     ActiveSet,
@@ -19,6 +18,7 @@ from plml.baselines.lmnn_problem import (
     find_violations,
     negligible,
 )
+from plml.solvers.problem import Monitor
 from plml.stages.neighbors import ExactNeighbors
 
 _N_FIRST_IMPOSTORS = 3

@@ -1,6 +1,6 @@
 """The questions that a convex combination of basis metrics can answer."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -11,8 +11,13 @@ from plml.estimators._neighbor_classifier import follow
 from plml.inspection.explanation import Explanation
 from plml.stages.search import vote
 
+if TYPE_CHECKING:
+    from plml.estimators._neighbor_classifier import NeighborClassifier as Host
+else:
+    Host = object
 
-class BasisMetricQueries:
+
+class BasisMetricQueries(Host):
     """Mixin for classifiers whose metric is a ``BasisMetric``."""
 
     basis_metrics_: np.ndarray

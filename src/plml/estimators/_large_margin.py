@@ -1,4 +1,4 @@
-"""Classifiers that the pipeline learns: basis metrics in the large-margin dual, for given weights."""
+"""Classifiers that the pipeline learns: basis metrics in the large-margin dual."""
 
 import os
 from abc import abstractmethod
@@ -25,8 +25,9 @@ from plml.estimators._recipe import Recipe, RuleMaker
 from plml.io.checkpoints import Checkpoint
 from plml.metric.basis_metric import BasisMetric
 from plml.solvers.problem import history_arrays
+from plml.stages.metrics import Metrics
 from plml.stages.neighbors import NEEDED, can_approximate
-from plml.stages.pipeline import Learned, Settings, Weighting, learn
+from plml.stages.pipeline import Learned, Settings, Weighting, Weights, learn
 from plml.stages.run import Run
 from plml.stages.triplets import check_targets
 from plml.validation import refuse_keywords
@@ -144,13 +145,19 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
 
     def _set_certificates(self, learned: Learned) -> None:
         """Set what is known of the solutions of both stages."""
-        metrics = learned.metrics
+        weights, metrics = learned.weights, learned.metrics
         self.objective_ = metrics.objective
         self.dual_gap_ = metrics.gap
-        self.converged_ = bool(metrics.gap <= self.tol)
         self.n_iter_ = metrics.n_iter
         self.history_ = {"metrics": history_arrays(metrics.history)}
-        self._cut = ["metrics"] if metrics.interrupted else []  # stages that a callback stopped
+        self.converged_ = bool(metrics.gap <= self.tol and weights.gap <= self.tol)
+        solved: dict[str, Weights | Metrics] = {"weights": weights, "metrics": metrics}
+        self._cut = [name for name, stage in solved.items() if stage.interrupted]  # by a callback
+        if weights.scales is not None:  # stage 1 was solved
+            self._scales = weights.scales
+            self.weights_gap_ = weights.gap
+            self.weights_n_iter_ = weights.n_iter
+            self.history_["weights"] = history_arrays(weights.history)
 
     def _metric_parameters(self) -> tuple[Any, ...]:
         return self.device, self.search_backend
@@ -166,6 +173,9 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         if hasattr(self, "anchors_"):
             asked = self._weighting().n_bases
             yield from fewer_anchors(asked, len(self.anchors_), len(self.weights_))
+        if hasattr(self, "weights_gap_"):
+            stopped = "weights" in self._cut
+            yield from self._gap_warning("stage 1 (weights)", self.weights_gap_, stopped)
         yield from classes_of_one(self._class_sizes, self.classes_)
         yield from self._gap_warning("stage 2 (metrics)", self.dual_gap_, "metrics" in self._cut)
         if self.dual_gap_ <= self.tol:

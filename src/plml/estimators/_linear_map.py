@@ -7,8 +7,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import like
-from plml.estimators._neighbor_classifier import follow
 from plml.estimators._fitted_state import of_one_fit
+from plml.estimators._neighbor_classifier import follow
 from plml.ops.projections import psd_factor
 
 

@@ -13,16 +13,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.backend.arrays import Array, like, on_host
-from plml.estimators._neighbor_classifier import NeighborClassifier
+from plml.baselines.energy import energies
+from plml.baselines.lmnn_problem import Lmnn, LmnnData, find_violations
+from plml.baselines.lmnn_solvers import learn_lmnn
 from plml.estimators._fit_warnings import GapWarning, classes_of_one, cures_of, zero_metric
+from plml.estimators._neighbor_classifier import NeighborClassifier
 from plml.ops.span import inside, inward
 from plml.solvers.problem import Monitor, history_arrays
-from plml.baselines.energy import energies
-from plml.baselines.lmnn_solvers import learn_lmnn
-from plml.baselines.lmnn_problem import Lmnn, LmnnData, find_violations
 from plml.stages.neighbors import ExactNeighbors
-from plml.stages.search import TrainingMetricIndex
 from plml.stages.run import Run
+from plml.stages.search import TrainingMetricIndex
 from plml.stages.triplets import check_targets
 
 

@@ -140,7 +140,7 @@ def _scores(
     seconds = dict.fromkeys(names, 0.0)
     for i in to_do:
         seconds[names[i]] = sum(folds[i].costs(X.shape[1]).values())
-    whole = costs(*X.shape, folds[0].recipe.weighting)
+    whole = costs(len(X), X.shape[1], folds[0].recipe.weighting)
     run.plan({**seconds, FINAL_FIT: sum(whole.values())})
     found = []
     for i, name in enumerate(names):

@@ -16,10 +16,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.threads import limit_threads
-from plml.estimators._folds import checked_splits
 from plml.estimators._fitted_state import of_one_fit, refitted
-from plml.validation import query_data, refuse_keywords, training_data
+from plml.estimators._folds import checked_splits
 from plml.ops.topk import row_blocks
+from plml.validation import query_data, refuse_keywords, training_data
 
 #: The kernels of the paper's comparison, as parameters of scikit-learn's kernels.
 KERNELS: dict[str, dict[str, Any]] = {

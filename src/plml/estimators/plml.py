@@ -5,10 +5,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from plml.estimators._large_margin import LargeMarginClassifier
-from plml.estimators._smooth_weights import SmoothWeights
+from plml.estimators._recipe import RuleMaker
+from plml.estimators._smooth_weights import CONSTRAINTS, smooth_rule_maker, smooth_weighting
+from plml.stages.pipeline import SmoothWeighting
 
 
-class PLML(SmoothWeights, LargeMarginClassifier):
+class PLML(LargeMarginClassifier):
     """Nearest-neighbour classification under a metric that varies smoothly over the data.
 
     Stage 1 learns, for every instance, convex weights W_i over m anchor points,
@@ -119,7 +121,7 @@ class PLML(SmoothWeights, LargeMarginClassifier):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LargeMarginClassifier._parameter_constraints,
-        **SmoothWeights._smooth_constraints,
+        **CONSTRAINTS,
     }
 
     def __init__(
@@ -166,6 +168,15 @@ class PLML(SmoothWeights, LargeMarginClassifier):
         self.working_memory = working_memory
         self.random_state = random_state
         self.verbose = verbose
+
+    def _weighting(self) -> SmoothWeighting:
+        return smooth_weighting(self)
+
+    def _rule_maker(self) -> RuleMaker:
+        return smooth_rule_maker(self)
+
+    def _metric_parameters(self) -> tuple[Any, ...]:
+        return *super()._metric_parameters(), self.query_weights
 
     def _elsewhere(self, X: Any) -> Any:
         sharded = self.__dict__.get("_sharded")

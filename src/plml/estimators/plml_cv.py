@@ -10,13 +10,15 @@ from sklearn.utils._param_validation import Interval
 from plml.backend.arrays import Array
 from plml.estimators._fit_warnings import GapWarning, cures_of
 from plml.estimators._large_margin import LargeMarginClassifier
+from plml.estimators._recipe import RuleMaker
 from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
-from plml.estimators._smooth_weights import SmoothWeights
+from plml.estimators._smooth_weights import CONSTRAINTS, smooth_rule_maker, smooth_weighting
+from plml.stages.pipeline import SmoothWeighting
 from plml.stages.run import Run
 from plml.stages.triplets import check_targets
 
 
-class PLMLCV(SmoothWeights, LargeMarginClassifier):
+class PLMLCV(LargeMarginClassifier):
     """PLML that selects ``regularization`` by cross-validated accuracy, then refits on all data.
 
     Within a fold the graph, the anchors, the weights and the triplets are computed once, and the
@@ -56,7 +58,7 @@ class PLMLCV(SmoothWeights, LargeMarginClassifier):
             for name, constraint in LargeMarginClassifier._parameter_constraints.items()
             if name != "regularization"
         },
-        **SmoothWeights._smooth_constraints,
+        **CONSTRAINTS,
         "regularizations": ["array-like"],
         "cv": ["cv_object"],
         "selection_tol": [Interval(Real, 0, None, closed="neither")],
@@ -110,6 +112,15 @@ class PLMLCV(SmoothWeights, LargeMarginClassifier):
         self.working_memory = working_memory
         self.random_state = random_state
         self.verbose = verbose
+
+    def _weighting(self) -> SmoothWeighting:
+        return smooth_weighting(self)
+
+    def _rule_maker(self) -> RuleMaker:
+        return smooth_rule_maker(self)
+
+    def _metric_parameters(self) -> tuple[Any, ...]:
+        return *super()._metric_parameters(), self.query_weights
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         check_targets(y)

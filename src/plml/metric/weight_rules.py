@@ -65,9 +65,7 @@ class NewPoint(NamedTuple):
     def weights(self, Q: Array, indexes: "SearchIndexes") -> Array:
         """As in ``WeightRule``."""
         n_near = min(max(self.n_graph_neighbors, SCALE_NEIGHBOR), len(indexes.X))
-        squared, neighbors = (
-            on_host(part) for part in indexes.euclidean_index.search(Q, n_near)
-        )
+        squared, neighbors = (on_host(part) for part in indexes.euclidean_index.search(Q, n_near))
         problem = QueryWeightProblem(
             Q,
             like(self.anchors, Q),

@@ -17,13 +17,13 @@ import numpy as np
 from plml.backend.arrays import (
     Array,
     Edges,
-    team_for,
     device,
     like,
     namespace,
     row_dot,
     segment_sum,
     share_of_memory,
+    team_for,
 )
 from plml.backend.threads import SERIAL, ThreadTeam
 from plml.ops.projections import PsdMatrices
@@ -54,7 +54,12 @@ class GroupedPairs:
     """
 
     def __init__(
-        self, X: Array, groups: np.ndarray, n_groups: int, pairs: np.ndarray, team: ThreadTeam = SERIAL
+        self,
+        X: Array,
+        groups: np.ndarray,
+        n_groups: int,
+        pairs: np.ndarray,
+        team: ThreadTeam = SERIAL,
     ) -> None:
         n, d = X.shape
         self.X = X

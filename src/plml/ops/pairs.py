@@ -21,13 +21,13 @@ import numpy as np
 from plml.backend.arrays import (
     Array,
     Edges,
-    team_for,
     device,
     is_tensor,
     like,
     namespace,
     row_dot,
     share_of_memory,
+    team_for,
 )
 from plml.backend.threads import SERIAL, ThreadTeam
 from plml.ops.projections import PsdMatrices
@@ -74,7 +74,9 @@ class PairOperator:
     team : threads that share the work
     """
 
-    def __init__(self, X: Array, weights: Array, pairs: np.ndarray, team: ThreadTeam = SERIAL) -> None:
+    def __init__(
+        self, X: Array, weights: Array, pairs: np.ndarray, team: ThreadTeam = SERIAL
+    ) -> None:
         xp = namespace(X)
         self.X = xp.asarray(X)
         self.weights = xp.astype(weights, X.dtype, copy=False)

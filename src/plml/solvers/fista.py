@@ -6,7 +6,16 @@ from typing import NamedTuple
 import numpy as np
 
 from plml.backend.arrays import dot, fetch, like
-from plml.solvers.problem import NO_SOLVER_CHECKPOINT, SolverCheckpoint, Callback, Evaluation, Monitor, Problem, Solution, State
+from plml.solvers.problem import (
+    NO_SOLVER_CHECKPOINT,
+    Callback,
+    Evaluation,
+    Monitor,
+    Problem,
+    Solution,
+    SolverCheckpoint,
+    State,
+)
 
 
 class FistaState(NamedTuple):

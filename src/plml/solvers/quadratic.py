@@ -4,7 +4,14 @@ from typing import Any, Protocol
 
 from plml.backend.arrays import Array, fetch, like, namespace, row_dot
 from plml.backend.threads import ThreadTeam
-from plml.solvers.problem import NO_SOLVER_CHECKPOINT, SolverCheckpoint, Callback, Monitor, Solution, State
+from plml.solvers.problem import (
+    NO_SOLVER_CHECKPOINT,
+    Callback,
+    Monitor,
+    Solution,
+    SolverCheckpoint,
+    State,
+)
 
 #: Iterations between two looks at the certificate, which costs as much as an iteration.
 CHECK_EVERY = 5

@@ -7,7 +7,16 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from plml.backend.arrays import Array, device, dot, fetch, like, namespace, share_of_memory
-from plml.solvers.problem import NO_SOLVER_CHECKPOINT, SolverCheckpoint, Callback, Evaluation, Monitor, Problem, Solution, State
+from plml.solvers.problem import (
+    NO_SOLVER_CHECKPOINT,
+    Callback,
+    Evaluation,
+    Monitor,
+    Problem,
+    Solution,
+    SolverCheckpoint,
+    State,
+)
 
 MEMORY = 10
 #: Elements of the block of vectors that is worked on at a time.
@@ -57,7 +66,12 @@ def projected_lbfgs(
     """
     moves = BoxMoves(problem, x0, bounds, single, evaluation)
     return minimize_box(
-        moves, tol=tol, max_iter=max_iter, patience=patience, callback=callback, checkpoint=checkpoint
+        moves,
+        tol=tol,
+        max_iter=max_iter,
+        patience=patience,
+        callback=callback,
+        checkpoint=checkpoint,
     )
 
 

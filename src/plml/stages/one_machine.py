@@ -115,9 +115,7 @@ class OneMachine:
     def recall(self, checkpoint: Checkpointer) -> dict[str, float]:
         """As in ``Stages``; of the searches before an interruption as well."""
         found = self.neighbors.recall
-        purposes, shares = checkpoint.arrays(
-            "recall", lambda: (list(found), list(found.values()))
-        )
+        purposes, shares = checkpoint.arrays("recall", lambda: (list(found), list(found.values())))
         return {str(name): float(share) for name, share in zip(purposes, shares, strict=True)}
 
     def metrics(

@@ -70,7 +70,7 @@ class Learned(NamedTuple):
 
 
 class Stages(Protocol):
-    """The stages on rows that lie somewhere: on this machine, on a GPU, in the shards of a cluster."""
+    """The stages on rows that lie on this machine, on a GPU, or in the shards of a cluster."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -143,9 +143,7 @@ class SmoothWeighting:
         with run.stage(ANCHORS):
             anchors = stages.anchors(self.n_bases, self.random_state, run.checkpoint)
         with run.solver(WEIGHTS, settings.tol, settings.max_iter) as callback:
-            return stages.smooth_weights(
-                graph, anchors, self, settings, callback, run.checkpoint
-            )
+            return stages.smooth_weights(graph, anchors, self, settings, callback, run.checkpoint)
 
     def costs(self, n: int, d: int) -> dict[str, float]:
         """The stages of ``learn``, with rough seconds."""

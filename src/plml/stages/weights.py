@@ -9,7 +9,6 @@ from scipy import sparse
 
 from plml.backend.arrays import (
     Array,
-    team_for,
     device,
     dot,
     dtype_name,
@@ -21,9 +20,10 @@ from plml.backend.arrays import (
     row_dot,
     share_of_memory,
     sparse_product,
+    team_for,
     total,
 )
-from plml.backend.threads import SERIAL, ThreadTeam, thread_team, one_blas_thread
+from plml.backend.threads import SERIAL, ThreadTeam, one_blas_thread, thread_team
 from plml.ops.projections import project_simplex, project_simplex_from
 from plml.solvers.fista import fista
 from plml.solvers.problem import (
