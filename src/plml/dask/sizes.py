@@ -10,10 +10,9 @@ from plml.backend.arrays import Edges
 from plml.dask.cells import CellIndex
 from plml.ops.pairs import PairOperator
 from plml.stages.metrics import MetricsDual
-from plml.stages.weights import RowWeightProblem, WeightProblem
 
 #: Containers that are looked into.
-_OURS = (Edges, MetricsDual, PairOperator, RowWeightProblem, WeightProblem)
+_OURS = (Edges, MetricsDual, PairOperator)
 
 
 def n_bytes(value: Any, seen: set[int] | None = None) -> int:

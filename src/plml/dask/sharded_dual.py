@@ -13,10 +13,9 @@ from distributed import Future
 
 from plml.dask.cluster import Cluster
 from plml.dask.halo import collected, local_numbers, outside, plan_halo
-from plml.dask.neighbors import Found
+from plml.dask.sharded_neighbors import Partners
 from plml.dask.shards import Shard, Shards
 from plml.dask.sums import RunningSum, summed
-from plml.dask.weights import LearnedWeights
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import PsdMatrices, project_psd_factored
 from plml.solvers.quasi_newton import how_far
@@ -61,7 +60,7 @@ class Slack(NamedTuple):
     hinge: float
 
 
-class Evaluation(NamedTuple):
+class MetricsValue(NamedTuple):
     """Metrics on the cluster, their numbers here."""
 
     groups: list[Future]
@@ -139,20 +138,20 @@ class ShardedDual:
             for dual, point in zip(self.duals, points, strict=True)
         ]
 
-    def evaluation(self, groups: list[Future]) -> tuple[Evaluation, float]:
+    def evaluation(self, groups: list[Future]) -> tuple[MetricsValue, float]:
         """g(gamma) at metrics, and the slope of the way there."""
         submit = self.cluster.submit
         numbers = np.array(self.cluster.gather([submit(_group_numbers, g) for g in groups]))
         square, pulled = numbers[:, :2].sum(axis=0)
         total, slope = numbers[0, 2:]
         value = self.regularization * square - total
-        return Evaluation(groups, square, pulled, float(value)), float(slope)
+        return MetricsValue(groups, square, pulled, float(value)), float(slope)
 
-    def gap(self, evaluation: Evaluation, hinge: float) -> float:
+    def gap(self, evaluation: MetricsValue, hinge: float) -> float:
         """(primal - dual) / primal at the metrics of gamma."""
         return float(relative_gap(np.float64(self.primal(evaluation, hinge)), -evaluation.value))
 
-    def primal(self, evaluation: Evaluation, hinge: float) -> float:
+    def primal(self, evaluation: MetricsValue, hinge: float) -> float:
         """Equation 5."""
         return self.regularization * evaluation.square + hinge + self.pull * evaluation.pulled
 
@@ -264,14 +263,14 @@ def _losses(dual: MetricsDual, groups: list[Group], dtype: Any) -> tuple[float, 
 def sharded_dual(
     cluster: Cluster,
     shards: Shards,
-    found: list[Future],
-    weights: LearnedWeights,
+    partners: list[Future],
+    weights: list[Future],
     regularization: float,
     pull: float,
     n_bases: int,
 ) -> ShardedDual:
     """The dual of the triplets of all shards."""
-    duals, sizes = _shard_duals(cluster, shards, found, weights, regularization, pull)
+    duals, sizes = _shard_duals(cluster, shards, partners, weights, regularization, pull)
     duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
     cuts = np.array_split(np.arange(n_bases), min(n_bases, len(cluster.workers())))
     groups = [slice(int(cut[0]), int(cut[-1]) + 1) for cut in cuts]
@@ -281,15 +280,16 @@ def sharded_dual(
 def _shard_duals(
     cluster: Cluster,
     shards: Shards,
-    found: list[Future],
-    weights: LearnedWeights,
+    partners: list[Future],
+    weights: list[Future],
     regularization: float,
     pull: float,
 ) -> tuple[list[Future], list[int]]:
     """``MetricsDual`` of every shard's triplets, with the rows of others, and their number."""
     ranges = list(zip(shards.offsets[:-1].tolist(), shards.offsets[1:].tolist(), strict=True))
     outside_numbers = [
-        cluster.submit(_partners_outside, its, own) for its, own in zip(found, ranges, strict=True)
+        cluster.submit(_partners_outside, its, own)
+        for its, own in zip(partners, ranges, strict=True)
     ]
     halo = plan_halo(cluster, shards, outside_numbers)
     parameters = cluster.put((shards.scaling.mean, regularization, pull))
@@ -297,8 +297,8 @@ def _shard_duals(
     sizes: list[int] = []
     for wave in cluster.waves(len(shards)):
         for s in wave:
-            its = (shards.parts[s], weights.parts[s], found[s], halo.numbers[s])
-            pieces = collected(cluster, halo, shards.parts, s, _rows_of)
+            its = (shards.parts[s], weights[s], partners[s], halo.numbers[s])
+            pieces = collected(cluster, halo, shards.parts, s)
             duals.append(
                 cluster.submit(_dual, *its, pieces, ranges[s], parameters, on=shards.workers[s])
             )
@@ -306,18 +306,14 @@ def _shard_duals(
     return duals, sizes
 
 
-def _partners_outside(found: Found, own: tuple[int, int]) -> np.ndarray:
-    return outside(np.concatenate([found.targets, found.impostors], axis=1), *own)
-
-
-def _rows_of(shard: Shard, rows: np.ndarray) -> np.ndarray:
-    return shard.X[rows]
+def _partners_outside(partners: Partners, own: tuple[int, int]) -> np.ndarray:
+    return outside(np.concatenate(partners, axis=1), *own)
 
 
 def _dual(
     shard: Shard,
     weights: np.ndarray,
-    found: Found,
+    partners: Partners,
     halo: np.ndarray,
     pieces: list[np.ndarray],
     own: tuple[int, int],
@@ -328,9 +324,7 @@ def _dual(
     X = np.concatenate([shard.X, *pieces])
     X -= mean.astype(X.dtype)
     W = np.concatenate([weights, np.zeros((len(halo), weights.shape[1]), dtype=weights.dtype)])
-    targets, impostors = (
-        local_numbers(part, *own, halo) for part in (found.targets, found.impostors)
-    )
+    targets, impostors = (local_numbers(part, *own, halo) for part in partners)
     triplets = cross_triplets(targets, impostors)
     return MetricsDual(PairOperator(X, W, triplets.pairs), triplets, regularization, pull)
 

@@ -6,14 +6,42 @@ from typing import Any, NamedTuple
 import numpy as np
 from distributed import Future
 
-from plml.dask.dual import BOUNDS, Evaluation, Parts, Point, ShardedDual, Slack, parts_at
+from plml.dask.sharded_dual import (
+    BOUNDS,
+    MetricsValue,
+    Parts,
+    Point,
+    ShardedDual,
+    Slack,
+    parts_at,
+)
 from plml.dask.sums import RunningSum
-from plml.solvers.problem import State
-from plml.solvers.quasi_newton import MEMORY, free_coordinates, inner_products, row_coefficients
-from plml.stages.metrics import MetricsDual
+from plml.solvers.problem import Callback, Solution, State
+from plml.solvers.quasi_newton import (
+    MEMORY,
+    free_coordinates,
+    inner_products,
+    minimize_box,
+    row_coefficients,
+)
+from plml.stages.metrics import PATIENCE, MetricsDual
 
 
-class View(NamedTuple):
+def minimize(
+    dual: ShardedDual,
+    start: list[Future] | None,
+    *,
+    tol: float,
+    max_iter: int,
+    callback: Callback | None,
+) -> Solution:
+    """The solver of one machine, whose moves are tasks."""
+    moves = ShardedMoves(dual, dual.uniform_start() if start is None else start)
+    patience = PATIENCE if dual.dtype == np.float32 else None
+    return minimize_box(moves, tol=tol, max_iter=max_iter, patience=patience, callback=callback)
+
+
+class StepView(NamedTuple):
     """What a shard remembers of a point: the way to it, and where it may move from there."""
 
     step: np.ndarray | None
@@ -23,7 +51,7 @@ class View(NamedTuple):
 
 class _Trial(NamedTuple):
     points: list[Future]
-    evaluation: Evaluation
+    evaluation: MetricsValue
     slacks: list[Future]  # begun before anybody knows whether they are needed: mostly they are
     value: float
     slope: float
@@ -31,7 +59,7 @@ class _Trial(NamedTuple):
 
 class _Look(NamedTuple):
     x: list[Future]  # of Point
-    evaluation: Evaluation
+    evaluation: MetricsValue
     slacks: list[Future]
     views: list[Future]
     gram: np.ndarray
@@ -100,7 +128,7 @@ class ShardedMoves:
     def _look(
         self,
         points: list[Future],
-        evaluation: Evaluation,
+        evaluation: MetricsValue,
         slacks: list[Future],
         before: _Look | None,
     ) -> _Look:
@@ -136,7 +164,7 @@ def _view(
     numbers: list[tuple[float, ...]],
     way: tuple[Point, Slack] | None,
     dtype: Any,
-) -> View:
+) -> StepView:
     """The way to a point, and the coordinates that are free there."""
     distance = np.float64(max(number[0] for number in numbers))
     free = free_coordinates(point.x, slack.gradient, BOUNDS, distance)
@@ -144,18 +172,18 @@ def _view(
     if way is not None:
         step = (point.x - way[0].x).astype(dtype)
         change = (slack.gradient - way[1].gradient).astype(dtype)
-    return View(step, change, free)
+    return StepView(step, change, free)
 
 
 def _gram(
-    point: Point, slack: Slack, numbers: Any, way: Any, dtype: Any, older: list[View]
+    point: Point, slack: Slack, numbers: Any, way: Any, dtype: Any, older: list[StepView]
 ) -> np.ndarray:
     """Inner products over the free coordinates."""
     newest = _view(point, slack, numbers, way, dtype)
     return inner_products(_rows(slack, [*older, newest]), newest.free, dtype)
 
 
-def _rows(slack: Slack, views: list[View]) -> list[np.ndarray]:
+def _rows(slack: Slack, views: list[StepView]) -> list[np.ndarray]:
     """The gradient, and after it steps and changes of it."""
     pairs = [part for view in views for part in (view.step, view.change) if part is not None]
     return [slack.gradient, *pairs]
@@ -164,8 +192,8 @@ def _rows(slack: Slack, views: list[View]) -> list[np.ndarray]:
 def _moved(
     point: Point,
     slack: Slack,
-    view: View,
-    remembered: list[View],
+    view: StepView,
+    remembered: list[StepView],
     coefficients: np.ndarray,
     step: float,
 ) -> Point:

@@ -12,15 +12,15 @@ from distributed import Future
 
 from plml.dask.cells import CellIndex
 from plml.dask.cluster import Cluster
-from plml.dask.samples import shares_of, some_rows
-from plml.dask.shards import Shard, Shards, nearest_cells
+from plml.dask.shards import Shard, Shards, nearest_cells, shares_of, some_rows
 from plml.dask.sums import RunningSum
+from plml.ops.topk import share_found
 from plml.stages.approximate import TARGET_RECALL
 from plml.stages.neighbors import EuclideanIndex
 
 #: Rows that choose how many cells are searched, and as many others on which the recall is measured.
 _SAMPLE = 256
-#: Queries at a time, and lists of a query that are merged at a time.
+#: SearchRows at a time, and lists of a query that are merged at a time.
 _QUERY_BLOCK = 1024
 _LISTS = 8
 
@@ -50,7 +50,7 @@ class Candidates(NamedTuple):
     impostors: Near
 
 
-class Found(NamedTuple):
+class NeighborLists(NamedTuple):
     """Neighbours of the rows of one shard, numbers in the order of the fit."""
 
     squared: np.ndarray  # (n, k) of the graph
@@ -59,7 +59,14 @@ class Found(NamedTuple):
     impostors: np.ndarray
 
 
-class Queries(NamedTuple):
+class Partners(NamedTuple):
+    """The part of these that triplets are made from."""
+
+    targets: np.ndarray
+    impostors: np.ndarray
+
+
+class SearchRows(NamedTuple):
     """Rows that look for neighbours."""
 
     X: np.ndarray
@@ -67,6 +74,11 @@ class Queries(NamedTuple):
     numbers: np.ndarray  # within their shard
     own: np.ndarray  # numbers among the rows searched, -1 for strangers
     probes: np.ndarray  # (q, n_cells) cells to look into; empty for all
+
+
+def partners_of(lists: NeighborLists) -> Partners:
+    """What is left when the graph has been made."""
+    return Partners(lists.targets, lists.impostors)
 
 
 def find_neighbors(
@@ -78,7 +90,7 @@ def find_neighbors(
     seed: int,
     among: Shards | None = None,
 ) -> tuple[list[Future], dict[str, float]]:
-    """``Found`` of every shard, and the share of true neighbours found, by purpose.
+    """``NeighborLists`` of every shard, and the share of true neighbours found, by purpose.
 
     Neighbours are rows of the shards themselves, or of others with the same cells.
     """
@@ -109,7 +121,7 @@ class _Search:
         self.searched = list(zip(among.parts, among.offsets[:-1].tolist(), strict=True))
 
     def exactly(self, queries: list[Future]) -> list[Future]:
-        """``Found`` of some queries, by definition."""
+        """``NeighborLists`` of some queries, by definition."""
         found: list[Future] = []
         for wave in self.cluster.waves(len(queries)):
             found += [self._exactly_for(queries[number]) for number in wave]
@@ -123,12 +135,12 @@ class _Search:
         )
 
     def _merged(self, candidates: Iterable[Future], n_rows: int | None = None) -> Future:
-        """``Found`` of what shards propose, a few of them in memory at a time."""
+        """``NeighborLists`` of what shards propose, a few of them in memory at a time."""
         running = RunningSum(self.cluster, candidates, _nearest_candidates)
         return self.cluster.submit(_found, running.parts, n_rows)
 
     def in_cells(self, n_cells: int) -> list[Future]:
-        """``Found`` of every shard, in its rows' nearest cells."""
+        """``NeighborLists`` of every shard, in its rows' nearest cells."""
         submit, shards = self.cluster.submit, self.among
         probing = self.cluster.put((shards.centers, shards.shard_of_cell, shards.scaling, n_cells))
         places = [submit(_indexed, part, probing) for part in shards.parts]
@@ -187,7 +199,7 @@ class _Search:
         parts = zip(*self.cluster.gather(looks), strict=True)
         _, *lists = (np.concatenate(its) for its in parts)
         return {
-            purpose: _share_found(truth[measured], there)
+            purpose: share_found(truth[measured], there)
             for (purpose, truth), there in zip(sample.neighbors().items(), lists, strict=True)
         }
 
@@ -195,9 +207,9 @@ class _Search:
 class _Sample(NamedTuple):
     """Rows with their true neighbours; even ones choose the cells, odd ones are measured."""
 
-    queries: Queries
+    queries: SearchRows
     shards: np.ndarray  # of every row
-    truth: Found
+    truth: NeighborLists
 
     def neighbors(self) -> dict[str, np.ndarray]:
         """By purpose: numbers of the true neighbours, (q, k), -1 where there are fewer.
@@ -223,21 +235,15 @@ def _n_cells_needed(shards: Shards, sample: _Sample) -> int:
     return n_cells
 
 
-def _rows_found(found: Found, rows: np.ndarray) -> Found:
-    return Found(*(part[rows] for part in found))
+def _rows_found(found: NeighborLists, rows: np.ndarray) -> NeighborLists:
+    return NeighborLists(*(part[rows] for part in found))
 
 
-def _share_found(truth: np.ndarray, found: np.ndarray) -> float:
-    """Of the neighbours that are there, (q, k) numbers."""
-    hits = (truth[:, :, None] == found[:, None, :]).any(axis=2)
-    return float(hits[truth >= 0].mean()) if (truth >= 0).any() else 1.0
-
-
-def _n_queries(queries: Queries) -> int:
+def _n_queries(queries: SearchRows) -> int:
     return len(queries.X)
 
 
-def _short(shard: Shard, first: int | None, found: Found, expected: Any) -> Queries:
+def _short(shard: Shard, first: int | None, found: NeighborLists, expected: Any) -> SearchRows:
     """The rows that should have more neighbours than were found."""
     class_sizes, wanted = expected
     own = class_sizes[shard.codes]
@@ -247,24 +253,24 @@ def _short(shard: Shard, first: int | None, found: Found, expected: Any) -> Quer
     for numbers, limit in zip(lists, limits, strict=True):
         is_short |= (numbers >= 0).sum(axis=1) < np.minimum(limit, numbers.shape[1])
     chosen = np.flatnonzero(is_short)
-    return Queries(*(part[chosen] for part in _all_of(shard, first)))
+    return SearchRows(*(part[chosen] for part in _all_of(shard, first)))
 
 
-def _patched(found: Found, queries: Queries, exact: Found) -> Found:
-    whole = Found(*(part.copy() for part in found))
+def _patched(found: NeighborLists, queries: SearchRows, exact: NeighborLists) -> NeighborLists:
+    whole = NeighborLists(*(part.copy() for part in found))
     for here, there in zip(whole, exact, strict=True):
         here[queries.numbers] = there
     return whole
 
 
-def _all_of(shard: Shard, first: int | None) -> Queries:
+def _all_of(shard: Shard, first: int | None) -> SearchRows:
     numbers = np.arange(len(shard.X))
     own = np.full(len(numbers), -1) if first is None else first + numbers
     nothing = np.empty((len(numbers), 0), dtype=np.int64)
-    return Queries(shard.X, shard.codes, numbers, own, nothing)
+    return SearchRows(shard.X, shard.codes, numbers, own, nothing)
 
 
-def _search_exactly(queries: Queries, shard: Shard, offset: int, wanted: Wanted) -> Candidates:
+def _search_exactly(queries: SearchRows, shard: Shard, offset: int, wanted: Wanted) -> Candidates:
     """The nearest rows of a shard, by definition; equals by the order of the user."""
     classes = []
     for code in np.unique(shard.codes):
@@ -272,7 +278,7 @@ def _search_exactly(queries: Queries, shard: Shard, offset: int, wanted: Wanted)
         members = members[np.argsort(shard.rows[members])]
         classes.append((int(code), members, EuclideanIndex(shard.X[members])))
 
-    def by_class(some: Queries) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
+    def by_class(some: SearchRows) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
         inside = (some.own >= offset) & (some.own < offset + len(shard.X))
         own = np.where(inside, some.own - offset, -1)
         for code, members, index in classes:
@@ -299,16 +305,16 @@ def _nearest_members(
 
 
 def _in_blocks(
-    queries: Queries,
+    queries: SearchRows,
     rows: np.ndarray,
     offset: int,
-    by_class: Callable[[Queries], Iterable[tuple[int, np.ndarray, np.ndarray]]],
+    by_class: Callable[[SearchRows], Iterable[tuple[int, np.ndarray, np.ndarray]]],
     wanted: Wanted,
 ) -> Candidates:
     """Some queries at a time."""
     parts = []
     for start in range(0, max(len(queries.X), 1), _QUERY_BLOCK):
-        some = Queries(*(part[start : start + _QUERY_BLOCK] for part in queries))
+        some = SearchRows(*(part[start : start + _QUERY_BLOCK] for part in queries))
         parts.append(_by_purpose(some, rows, offset, by_class(some), wanted))
     nears = {
         purpose: Near(
@@ -320,7 +326,7 @@ def _in_blocks(
 
 
 def _by_purpose(
-    queries: Queries,
+    queries: SearchRows,
     rows: np.ndarray,
     offset: int,
     by_class: Iterable[tuple[int, np.ndarray, np.ndarray]],
@@ -386,54 +392,54 @@ def _among(part: Candidates, queries: np.ndarray) -> Candidates:
     return Candidates(queries, *(spread(near) for near in part[1:]))
 
 
-def _found(parts: list[Candidates], n_rows: int | None) -> Found:
+def _found(parts: list[Candidates], n_rows: int | None) -> NeighborLists:
     """Neighbours of a shard's rows, or of the queries alone."""
     nearest = _nearest_candidates(parts)
     if n_rows is not None:
         nearest = _among(nearest, np.arange(n_rows))
     _, graph, targets, impostors = nearest
-    return Found(graph.squared, graph.numbers, targets.numbers, impostors.numbers)
+    return NeighborLists(graph.squared, graph.numbers, targets.numbers, impostors.numbers)
 
 
 # --- the nearest cells only ---
 
 
-def _some_of(shard: Shard, first: int | None, size: int, seed: int) -> Queries:
+def _some_of(shard: Shard, first: int | None, size: int, seed: int) -> SearchRows:
     chosen = some_rows(len(shard.X), size, seed)
-    return Queries(*(part[chosen] for part in _all_of(shard, first)))
+    return SearchRows(*(part[chosen] for part in _all_of(shard, first)))
 
 
-def _joined(samples: list[Queries]) -> Queries:
-    return Queries(*(np.concatenate(parts) for parts in zip(*samples, strict=True)))
+def _joined(samples: list[SearchRows]) -> SearchRows:
+    return SearchRows(*(np.concatenate(parts) for parts in zip(*samples, strict=True)))
 
 
-def _probing(shard: Shard, first: int | None, probing: Any) -> Queries:
+def _probing(shard: Shard, first: int | None, probing: Any) -> SearchRows:
     centers, _, scaling, n_cells = probing
     X = scaling.single(shard.X)
     queries = _all_of(shard, first)
     return queries._replace(X=X, probes=nearest_cells(X, centers, n_cells))
 
 
-def _shards_of(queries: Queries, probing: Any) -> list[int]:
+def _shards_of(queries: SearchRows, probing: Any) -> list[int]:
     """The shards that queries look into."""
     return np.unique(probing[1][queries.probes]).tolist()
 
 
-def _sent(queries: Queries, probing: Any, number: int) -> Queries:
+def _sent(queries: SearchRows, probing: Any, number: int) -> SearchRows:
     """The queries that look into a shard."""
     _, shard_of_cell, _, _ = probing
     there = np.flatnonzero((shard_of_cell[queries.probes] == number).any(axis=1))
-    return Queries(*(part[there] for part in queries))
+    return SearchRows(*(part[there] for part in queries))
 
 
 def _indexed(shard: Shard, probing: Any) -> CellIndex:
     return CellIndex(shard, probing[2])
 
 
-def _search_cells(queries: Queries, index: CellIndex, offset: int, wanted: Wanted) -> Candidates:
+def _search_cells(queries: SearchRows, index: CellIndex, offset: int, wanted: Wanted) -> Candidates:
     """The nearest rows of a shard in the cells that the queries look into."""
 
-    def by_class(some: Queries) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
+    def by_class(some: SearchRows) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
         for code, d2, numbers in index.search(some.X, some.probes, max(wanted) + 1):
             yield code, np.where(numbers + offset == some.own[:, None], np.inf, d2), numbers
 
