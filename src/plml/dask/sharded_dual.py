@@ -1,16 +1,18 @@
 """The dual of stage 2 as a sum over shards: gammas stay with their rows.
 
-An evaluation is a kernel a shard, one (m, d, d) sum, and a projection of a few basis metrics a
-task; a handful of numbers comes to the driver.
+An evaluation is a kernel per shard, one (m, d, d) sum, and its projection on the driver, from where
+the metrics go back to the shards.
 """
 
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from distributed import Future
 
+from plml.backend.threads import ThreadTeam
 from plml.dask.cluster import Cluster
 from plml.dask.halo import collected, local_numbers, outside, plan_halo
 from plml.dask.sharded_neighbors import Partners
@@ -18,6 +20,7 @@ from plml.dask.shards import Shard, Shards
 from plml.dask.sums import RunningSum, summed
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import PsdMatrices, project_psd_factored
+from plml.solvers.problem import Evaluation
 from plml.solvers.quasi_newton import how_far
 from plml.stages.metrics import MetricsDual, best_size, relative_gap
 from plml.stages.triplets import cross_triplets
@@ -33,7 +36,7 @@ class Point(NamedTuple):
     slope: float
 
 
-class Parts(NamedTuple):
+class PointSums(NamedTuple):
     """What is summed over shards at a point."""
 
     scatter: np.ndarray  # (m, d, d)
@@ -41,32 +44,13 @@ class Parts(NamedTuple):
     slope: float
 
 
-class Group(NamedTuple):
-    """The metrics of a few bases at a point."""
-
-    found: PsdMatrices
-    square: float  # ||M||^2
-    pulled: float  # <M, A* 1_targets>
-    total: float  # of gamma, of all shards
-    slope: float
-
-
 class Slack(NamedTuple):
-    """The gradient of a shard's gammas."""
+    """The gradient of a shard's gammas, and what the driver wants to know of it."""
 
     gradient: np.ndarray
     how_far: float
     steepest: float
     hinge: float
-
-
-class MetricsValue(NamedTuple):
-    """Metrics on the cluster, their numbers here."""
-
-    groups: list[Future]
-    square: float
-    pulled: float
-    value: float
 
 
 class ShardedDual:
@@ -75,11 +59,10 @@ class ShardedDual:
     Parameters
     ----------
     cluster : Cluster
-    duals : futures of MetricsDual, one a shard
+    duals : futures of MetricsDual, one per shard that has triplets
     n_triplets : of all shards
     regularization, pull : alpha_1, alpha_2
-    groups : slices of the basis metrics that are decomposed together
-    dtype : of the products; those of certificates are in float64
+    team : threads of the driver
     """
 
     def __init__(
@@ -89,105 +72,112 @@ class ShardedDual:
         n_triplets: int,
         regularization: float,
         pull: float,
-        groups: list[slice],
-        dtype: Any = np.float64,
+        team: ThreadTeam,
     ) -> None:
         self.cluster = cluster
         self.duals = duals
         self.n_triplets = n_triplets
         self.regularization = regularization
         self.pull = pull
-        self.groups = groups
-        self.dtype = dtype
+        self.team = team
+        #: Of the products; those of certificates are in float64.
+        self.dtype: Any = np.float64
 
     def iterating(self, dtype: Any) -> "ShardedDual":
         """The same problem for the iterations of a solver."""
-        weights = self.regularization, self.pull
-        return ShardedDual(self.cluster, self.duals, self.n_triplets, *weights, self.groups, dtype)
+        other = copy(self)
+        other.__dict__.pop("target_scatter", None)
+        other.dtype = dtype
+        return other
 
     @cached_property
-    def target_scatter(self) -> Future:
-        """A* of one a target pair, for the certificates of the iterations."""
+    def target_scatter(self) -> np.ndarray:
+        """A* of one per target pair, for the certificates of the iterations."""
         return self._sum_of(_target_scatter)
 
-    def _sum_of(self, kernel: Callable[[MetricsDual, Any], np.ndarray]) -> Future:
+    def _sum_of(self, kernel: Callable[..., Any], points: list[Future] | None = None) -> Any:
+        """The sum of what a kernel finds on the shards, on the driver."""
         submit = self.cluster.submit
+        arguments = [self.duals] if points is None else [self.duals, points]
         running = RunningSum(
-            self.cluster, (submit(kernel, dual, self.dtype) for dual in self.duals)
+            self.cluster, (submit(kernel, self.dtype, *its) for its in zip(*arguments, strict=True))
         )
-        return submit(summed, running.parts)
+        return self.cluster.gather(submit(summed, running.parts))
 
-    def parts(self, points: list[Future]) -> RunningSum:
-        """What is summed at points."""
-        pairs = zip(self.duals, points, strict=True)
-        return RunningSum(
-            self.cluster,
-            (self.cluster.submit(parts_at, dual, point, self.dtype) for dual, point in pairs),
-        )
+    def evaluate(self, points: list[Future]) -> tuple[Evaluation, float]:
+        """g(gamma) with the metrics of gamma, and the slope of the way there."""
+        sums = self._sum_of(sums_at, points)
+        return self.evaluate_at(sums.scatter, sums.total), sums.slope
 
-    def groups_of(self, running: RunningSum, targets: Future | None) -> list[Future]:
-        """The metrics, a few bases a task."""
-        parts = running.parts
-        submit, alpha = self.cluster.submit, self.regularization
-        return [submit(_group, parts, targets, b, alpha, self.dtype) for b in self.groups]
+    def evaluate_at(self, scatter: np.ndarray, total: float) -> Evaluation:
+        """The same from -K and the sum of gamma."""
+        S = scatter / (2.0 * self.regularization)
+        found = project_psd_factored(S.astype(self.dtype, copy=False), self.team)
+        M = found.matrices.astype(np.float64, copy=False)
+        value = self.regularization * float(np.vdot(M, M)) - total
+        return Evaluation(value, found._replace(matrices=M))
 
-    def slacks(self, points: list[Future], groups: list[Future]) -> list[Future]:
-        """The gradients under metrics."""
+    def slacks(self, points: list[Future], evaluation: Evaluation) -> list[Future]:
+        """The gradients of the shards at an evaluation."""
+        found = sent(self.cluster, evaluation.cache)
         return [
-            self.cluster.submit(_slack, dual, point, groups, self.dtype)
+            self.cluster.submit(slack_at, self.dtype, dual, point, found)
             for dual, point in zip(self.duals, points, strict=True)
         ]
 
-    def evaluation(self, groups: list[Future]) -> tuple[MetricsValue, float]:
-        """g(gamma) at metrics, and the slope of the way there."""
-        submit = self.cluster.submit
-        numbers = np.array(self.cluster.gather([submit(_group_numbers, g) for g in groups]))
-        square, pulled = numbers[:, :2].sum(axis=0)
-        total, slope = numbers[0, 2:]
-        value = self.regularization * square - total
-        return MetricsValue(groups, square, pulled, float(value)), float(slope)
+    def gap(self, evaluation: Evaluation, hinge: float) -> float:
+        """(primal - dual) / primal at the metrics of gamma, with their hinge losses."""
+        M = evaluation.cache.matrices
+        primal = self._primal(M, hinge, float(np.vdot(M, self.target_scatter)))
+        return float(relative_gap(np.float64(primal), -evaluation.value))
 
-    def gap(self, evaluation: MetricsValue, hinge: float) -> float:
-        """(primal - dual) / primal at the metrics of gamma."""
-        return float(relative_gap(np.float64(self.primal(evaluation, hinge)), -evaluation.value))
-
-    def primal(self, evaluation: MetricsValue, hinge: float) -> float:
-        """Equation 5."""
-        return self.regularization * evaluation.square + hinge + self.pull * evaluation.pulled
+    def _primal(self, M: np.ndarray, hinge: float, pulled: float) -> float:
+        return self.regularization * float(np.vdot(M, M)) + hinge + self.pull * pulled
 
     def certificate(self, points: Any, dtype: Any) -> tuple[np.ndarray, np.float64, np.float64]:
         """The metrics of gamma in a dtype, the primal value of exactly these, and g(gamma)."""
-        submit = self.cluster.submit
-        evaluation, _ = self.evaluation(self.groups_of(self.parts(points), None))
-        groups = [submit(_rounded, group, dtype) for group in evaluation.groups]
-        losses = [submit(_losses, part, groups, self.dtype) for part in self.duals]
-        found, sums = self.cluster.gather(([submit(_matrices, group) for group in groups], losses))
-        M = np.concatenate(found)
-        hinge, pulled = np.sum(sums, axis=0)
-        primal = self.primal(evaluation._replace(square=np.vdot(M, M), pulled=pulled), hinge)
-        return M.astype(dtype), np.float64(primal), np.float64(evaluation.value)
+        evaluation, _ = self.evaluate(points)
+        M = evaluation.cache.matrices.astype(dtype)
+        found = evaluation.cache
+        if dtype != np.float64:  # the factors are those of other matrices
+            found = PsdMatrices(M.astype(np.float64))
+        known = sent(self.cluster, found)
+        losses = [self.cluster.submit(_losses, self.dtype, dual, known) for dual in self.duals]
+        hinge, pulled = np.sum(self.cluster.gather(losses), axis=0)
+        primal = self._primal(found.matrices, hinge, pulled)
+        return M, np.float64(primal), np.float64(evaluation.value)
 
     def uniform_start(self) -> list[Future]:
         """The best of gamma = 1/2, 1/4, 1/8, ..."""
-        submit = self.cluster.submit
-        pushed = self._sum_of(_triplet_scatter)
+        pushed, pulled = self._sum_of(_triplet_scatter), self.pull * self.target_scatter
 
         def at(size: float) -> tuple[float, None]:
-            parts = submit(
-                _uniform_parts, pushed, self.target_scatter, size, self.pull, self.n_triplets
-            )
-            one = RunningSum(self.cluster, [parts])
-            return self.evaluation(self.groups_of(one, None))[0].value, None
+            return self.evaluate_at(size * pushed - pulled, size * self.n_triplets).value, None
 
         size, _ = best_size(at, self.n_triplets)
-        return [submit(_constant, dual, size) for dual in self.duals]
+        return [self.cluster.submit(_constant, dual, size) for dual in self.duals]
 
 
-def _target_scatter(dual: MetricsDual, dtype: Any) -> np.ndarray:
+def sent(cluster: Cluster, found: PsdMatrices) -> Future:
+    """Metrics on the cluster; where there are factors, these go, which are smaller."""
+    if found.factors is None:
+        return cluster.submit(PsdMatrices, cluster.put_rows(found.matrices))
+    ranks = [factor.shape[1] for factor in found.factors]
+    columns = cluster.put_rows(np.concatenate([factor.T for factor in found.factors]))
+    return cluster.submit(metrics_from, columns, ranks)
+
+
+def metrics_from(columns: np.ndarray, ranks: list[int]) -> PsdMatrices:
+    """L_b L_b^T, from the columns of all L_b one below the other."""
+    factors = [part.T for part in np.split(columns, np.cumsum(ranks)[:-1])]
+    return PsdMatrices(np.stack([L @ L.T for L in factors]), factors)
+
+
+def _target_scatter(dtype: Any, dual: MetricsDual) -> np.ndarray:
     return dual.iterating(dtype).target_scatter
 
 
-def _triplet_scatter(dual: MetricsDual, dtype: Any) -> np.ndarray:
+def _triplet_scatter(dtype: Any, dual: MetricsDual) -> np.ndarray:
     return dual.iterating(dtype).triplet_scatter(dual.constant(1.0))
 
 
@@ -195,67 +185,21 @@ def _constant(dual: MetricsDual, value: float) -> Point:
     return Point(dual.constant(value), 0.0)
 
 
-def parts_at(dual: MetricsDual, point: Point, dtype: Any) -> Parts:
-    scatter = dual.iterating(dtype).scatter(point.x)
-    return Parts(scatter, float(point.x.sum()), point.slope)
+def sums_at(dtype: Any, dual: MetricsDual, point: Point) -> PointSums:
+    """A shard's part of -K, of the sum of gamma and of the slope."""
+    return PointSums(dual.iterating(dtype).scatter(point.x), float(point.x.sum()), point.slope)
 
 
-def _uniform_parts(
-    pushed: np.ndarray, targets: np.ndarray, size: float, pull: float, n_triplets: int
-) -> Parts:
-    return Parts(size * pushed - pull * targets, size * n_triplets, 0.0)
-
-
-def _group(
-    several: list[Parts],
-    targets: np.ndarray | None,
-    bases: slice,
-    regularization: float,
-    dtype: Any,
-) -> Group:
-    """(-K_b)_+ / (2 alpha_1) of a few bases."""
-    S = np.sum([parts.scatter[bases] for parts in several], axis=0) / (2.0 * regularization)
-    found = project_psd_factored(S.astype(dtype, copy=False))
-    M = found.matrices.astype(np.float64, copy=False)
-    total, slope = (sum(column) for column in zip(*(parts[1:] for parts in several), strict=True))
-    pulled = 0.0 if targets is None else np.vdot(M, targets[bases])
-    numbers = (np.vdot(M, M), pulled, total, slope)
-    return Group(found._replace(matrices=M), *(float(number) for number in numbers))
-
-
-def _group_numbers(group: Group) -> tuple[float, ...]:
-    return group[1:]
-
-
-def _slack(dual: MetricsDual, point: Point, groups: list[Group], dtype: Any) -> Slack:
-    gradient = dual.iterating(dtype).slack(_metrics_of([group.found for group in groups]))
+def slack_at(dtype: Any, dual: MetricsDual, point: Point, found: PsdMatrices) -> Slack:
+    """The gradient at a point whose metrics are known."""
+    gradient = dual.iterating(dtype).slack(found)
     hinge = np.sum(np.maximum(-gradient, 0.0))
     distance = how_far(point.x, gradient, BOUNDS)
     return Slack(gradient, float(distance), float(np.abs(gradient).max()), float(hinge))
 
 
-def _metrics_of(found: list[PsdMatrices]) -> PsdMatrices:
-    matrices = np.concatenate([part.matrices for part in found])
-    if any(part.factors is None for part in found):
-        return PsdMatrices(matrices)
-    return PsdMatrices(matrices, [factor for part in found for factor in part.factors or ()])
-
-
-def _rounded(group: Group, dtype: Any) -> Group:
-    """The metrics as a user gets them; the factors are those of others."""
-    if dtype == np.float64:
-        return group
-    M = group.found.matrices.astype(dtype).astype(np.float64)
-    return group._replace(found=PsdMatrices(M))
-
-
-def _matrices(group: Group) -> np.ndarray:
-    return group.found.matrices
-
-
-def _losses(dual: MetricsDual, groups: list[Group], dtype: Any) -> tuple[float, float]:
+def _losses(dtype: Any, dual: MetricsDual, found: PsdMatrices) -> tuple[float, float]:
     """A shard's hinge losses and target distances."""
-    found = _metrics_of([group.found for group in groups])
     hinge, pulled = dual.iterating(dtype).losses(found)
     return float(hinge), float(pulled)
 
@@ -267,25 +211,9 @@ def sharded_dual(
     weights: list[Future],
     regularization: float,
     pull: float,
-    n_bases: int,
+    team: ThreadTeam,
 ) -> ShardedDual:
-    """The dual of the triplets of all shards."""
-    duals, sizes = _shard_duals(cluster, shards, partners, weights, regularization, pull)
-    duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
-    cuts = np.array_split(np.arange(n_bases), min(n_bases, len(cluster.workers())))
-    groups = [slice(int(cut[0]), int(cut[-1]) + 1) for cut in cuts]
-    return ShardedDual(cluster, duals, sum(sizes), regularization, pull, groups)
-
-
-def _shard_duals(
-    cluster: Cluster,
-    shards: Shards,
-    partners: list[Future],
-    weights: list[Future],
-    regularization: float,
-    pull: float,
-) -> tuple[list[Future], list[int]]:
-    """``MetricsDual`` of every shard's triplets, with the rows of others, and their number."""
+    """The dual of the triplets of all shards, each with the rows that it reads of others."""
     ranges = list(zip(shards.offsets[:-1].tolist(), shards.offsets[1:].tolist(), strict=True))
     outside_numbers = [
         cluster.submit(_partners_outside, its, own)
@@ -300,17 +228,20 @@ def _shard_duals(
             its = (shards.parts[s], weights[s], partners[s], halo.numbers[s])
             pieces = collected(cluster, halo, shards.parts, s)
             duals.append(
-                cluster.submit(_dual, *its, pieces, ranges[s], parameters, on=shards.workers[s])
+                cluster.submit(
+                    shard_dual, *its, pieces, ranges[s], parameters, on=shards.workers[s]
+                )
             )
         sizes += cluster.gather([cluster.submit(_n_triplets, duals[s]) for s in wave])
-    return duals, sizes
+    duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
+    return ShardedDual(cluster, duals, sum(sizes), regularization, pull, team)
 
 
 def _partners_outside(partners: Partners, own: tuple[int, int]) -> np.ndarray:
     return outside(np.concatenate(partners, axis=1), *own)
 
 
-def _dual(
+def shard_dual(
     shard: Shard,
     weights: np.ndarray,
     partners: Partners,
@@ -319,7 +250,16 @@ def _dual(
     own: tuple[int, int],
     parameters: tuple[np.ndarray, float, float],
 ) -> MetricsDual:
-    """The dual of a shard's triplets; rows of others have no weights here."""
+    """The dual of a shard's triplets; rows of others have no weights here.
+
+    Parameters
+    ----------
+    shard, weights, partners : of the same rows
+    halo : numbers of the rows that are read of others
+    pieces : these rows
+    own : number of the shard's first row, and of the next one's
+    parameters : mean of the data, alpha_1, alpha_2
+    """
     mean, regularization, pull = parameters
     X = np.concatenate([shard.X, *pieces])
     X -= mean.astype(X.dtype)

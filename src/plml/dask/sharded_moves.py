@@ -6,17 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from distributed import Future
 
-from plml.dask.sharded_dual import (
-    BOUNDS,
-    MetricsValue,
-    Parts,
-    Point,
-    ShardedDual,
-    Slack,
-    parts_at,
-)
-from plml.dask.sums import RunningSum
-from plml.solvers.problem import Callback, Solution, State
+from plml.dask.sharded_dual import BOUNDS, Point, ShardedDual, Slack
+from plml.solvers.problem import Callback, Evaluation, Solution, State
 from plml.solvers.quasi_newton import (
     MEMORY,
     free_coordinates,
@@ -24,7 +15,7 @@ from plml.solvers.quasi_newton import (
     minimize_box,
     row_coefficients,
 )
-from plml.stages.metrics import PATIENCE, MetricsDual
+from plml.stages.metrics import PATIENCE
 
 
 def minimize(
@@ -41,27 +32,30 @@ def minimize(
     return minimize_box(moves, tol=tol, max_iter=max_iter, patience=patience, callback=callback)
 
 
-class StepView(NamedTuple):
-    """What a shard remembers of a point: the way to it, and where it may move from there."""
+class Way(NamedTuple):
+    """How a shard came to a point, and where it may move from there."""
 
     step: np.ndarray | None
-    change: np.ndarray | None
+    change: np.ndarray | None  # of the gradient
     free: np.ndarray
 
 
-class _Trial(NamedTuple):
-    points: list[Future]
-    evaluation: MetricsValue
-    slacks: list[Future]  # begun before anybody knows whether they are needed: mostly they are
+class ShardedTrial(NamedTuple):
+    """A point along the projected arc."""
+
+    x: list[Future]  # of Point
+    evaluation: Evaluation
     value: float
     slope: float
 
 
-class _Look(NamedTuple):
+class ShardedLook(NamedTuple):
+    """A point with all that the next step needs."""
+
     x: list[Future]  # of Point
-    evaluation: MetricsValue
+    evaluation: Evaluation
     slacks: list[Future]
-    views: list[Future]
+    ways: list[Future]
     gram: np.ndarray
     value: float
     gap: float
@@ -69,7 +63,7 @@ class _Look(NamedTuple):
 
 
 class ShardedMoves:
-    """The moves of ``minimize_box`` on gammas that stay with their shards.
+    """``BoxOracle`` over shards.
 
     Parameters
     ----------
@@ -83,127 +77,116 @@ class ShardedMoves:
         self.dual = dual
         self.cluster = dual.cluster
         self._points = points
-        self._views: deque[list[Future]] = deque(maxlen=MEMORY)
+        self._ways: deque[list[Future]] = deque(maxlen=MEMORY)
 
     @property
     def n_remembered(self) -> int:
         """Steps."""
-        return len(self._views)
+        return len(self._ways)
 
-    def start(self, saved: State) -> _Look:
+    def start(self, saved: State) -> ShardedLook:
         """As in ``BoxOracle``."""
-        dual, points = self.dual, self._points
-        groups = dual.groups_of(dual.parts(points), dual.target_scatter)
-        return self._look(points, dual.evaluation(groups)[0], dual.slacks(points, groups), None)
+        evaluation, _ = self.dual.evaluate(self._points)
+        return self._look(self._points, evaluation, self.dual.slacks(self._points, evaluation))
 
-    def state(self, at: _Look) -> State:
+    def state(self, at: ShardedLook) -> State:
         """Nothing is kept in a file."""
         raise NotImplementedError
 
-    def trial(self, at: _Look, step: float) -> _Trial:
+    def trial(self, at: ShardedLook, step: float) -> ShardedTrial:
         """As in ``BoxOracle``."""
-        submit, dual = self.cluster.submit, self.dual
         coefficients = row_coefficients(at.gram, range(self.n_remembered))
-        points, running = [], RunningSum(self.cluster)
-        for s, its_dual in enumerate(dual.duals):
-            remembered = [views[s] for views in self._views]
-            move = (at.x[s], at.slacks[s], at.views[s], remembered, coefficients, step)
-            points.append(submit(_moved, *move))
-            # Moving again takes less time than waiting for it.
-            running.add(submit(_parts_after, its_dual, dual.dtype, *move))
-        groups = dual.groups_of(running, dual.target_scatter)
-        slacks = dual.slacks(points, groups)
-        evaluation, slope = dual.evaluation(groups)
-        return _Trial(points, evaluation, slacks, evaluation.value, slope)
+        points = [
+            self.cluster.submit(moved, *its, [ways[s] for ways in self._ways], coefficients, step)
+            for s, its in enumerate(zip(at.x, at.slacks, at.ways, strict=True))
+        ]
+        evaluation, slope = self.dual.evaluate(points)
+        return ShardedTrial(points, evaluation, evaluation.value, slope)
 
-    def look(self, trial: _Trial, before: _Look) -> _Look:
+    def look(self, trial: ShardedTrial, before: ShardedLook) -> ShardedLook:
         """As in ``BoxOracle``."""
-        return self._look(trial.points, trial.evaluation, trial.slacks, before)
+        slacks = self.dual.slacks(trial.x, trial.evaluation)
+        return self._look(trial.x, trial.evaluation, slacks, before)
 
-    def forget(self, at: _Look) -> _Look:
+    def forget(self, at: ShardedLook) -> ShardedLook:
         """As in ``BoxOracle``."""
-        self._views.clear()
-        return self._look(at.x, at.evaluation, at.slacks, None)
+        self._ways.clear()
+        return self._look(at.x, at.evaluation, at.slacks)
 
     def _look(
         self,
         points: list[Future],
-        evaluation: MetricsValue,
+        evaluation: Evaluation,
         slacks: list[Future],
-        before: _Look | None,
-    ) -> _Look:
+        before: ShardedLook | None = None,
+    ) -> ShardedLook:
         submit, dual = self.cluster.submit, self.dual
-        numbers = [submit(_slack_numbers, slack) for slack in slacks]
-        older = [] if before is None else list(self._views)[-(MEMORY - 1) :]
-        views, grams = [], []
-        for s, (point, slack) in enumerate(zip(points, slacks, strict=True)):
-            way = None if before is None else (before.x[s], before.slacks[s])
-            view = (point, slack, numbers, way, dual.dtype)
-            views.append(submit(_view, *view))
-            grams.append(submit(_gram, *view, [its[s] for its in older]))
+        numbers = [submit(_numbers, slack) for slack in slacks]
+        came = [None] * len(points) if before is None else zip(before.x, before.slacks, strict=True)
+        ways = [
+            submit(way_to, *its, numbers, dual.dtype)
+            for its in zip(points, slacks, came, strict=True)
+        ]
         if before is not None:
-            self._views.append(views)
+            self._ways.append(ways)
+        grams = [
+            submit(gram_of, slack, [its[s] for its in self._ways], way, dual.dtype)
+            for s, (slack, way) in enumerate(zip(slacks, ways, strict=True))
+        ]
         grams, numbers = self.cluster.gather((grams, numbers))
         _, steepest, hinge = (list(column) for column in zip(*numbers, strict=True))
         gap = dual.gap(evaluation, sum(hinge))
         gram = np.sum(grams, axis=0)
-        return _Look(points, evaluation, slacks, views, gram, evaluation.value, gap, max(steepest))
+        value, top = evaluation.value, max(steepest)
+        return ShardedLook(points, evaluation, slacks, ways, gram, value, gap, top)
 
 
-def _parts_after(dual: MetricsDual, dtype: Any, *move: Any) -> Parts:
-    return parts_at(dual, _moved(*move), dtype)
-
-
-def _slack_numbers(slack: Slack) -> tuple[float, ...]:
+def _numbers(slack: Slack) -> tuple[float, ...]:
     return slack[1:]
 
 
-def _view(
+def way_to(
     point: Point,
     slack: Slack,
+    before: tuple[Point, Slack] | None,
     numbers: list[tuple[float, ...]],
-    way: tuple[Point, Slack] | None,
     dtype: Any,
-) -> StepView:
-    """The way to a point, and the coordinates that are free there."""
+) -> Way:
+    """The way from the point before, if any, and the coordinates that are free here."""
     distance = np.float64(max(number[0] for number in numbers))
     free = free_coordinates(point.x, slack.gradient, BOUNDS, distance)
-    step = change = None
-    if way is not None:
-        step = (point.x - way[0].x).astype(dtype)
-        change = (slack.gradient - way[1].gradient).astype(dtype)
-    return StepView(step, change, free)
+    if before is None:
+        return Way(None, None, free)
+    step, change = point.x - before[0].x, slack.gradient - before[1].gradient
+    return Way(step.astype(dtype), change.astype(dtype), free)
 
 
-def _gram(
-    point: Point, slack: Slack, numbers: Any, way: Any, dtype: Any, older: list[StepView]
-) -> np.ndarray:
+def gram_of(slack: Slack, ways: list[Way], here: Way, dtype: Any) -> np.ndarray:
     """Inner products over the free coordinates."""
-    newest = _view(point, slack, numbers, way, dtype)
-    return inner_products(_rows(slack, [*older, newest]), newest.free, dtype)
+    return inner_products(_rows(slack, ways), here.free, dtype)
 
 
-def _rows(slack: Slack, views: list[StepView]) -> list[np.ndarray]:
+def _rows(slack: Slack, ways: list[Way]) -> list[np.ndarray]:
     """The gradient, and after it steps and changes of it."""
-    pairs = [part for view in views for part in (view.step, view.change) if part is not None]
+    pairs = [part for way in ways for part in (way.step, way.change) if part is not None]
     return [slack.gradient, *pairs]
 
 
-def _moved(
+def moved(
     point: Point,
     slack: Slack,
-    view: StepView,
-    remembered: list[StepView],
+    here: Way,
+    ways: list[Way],
     coefficients: np.ndarray,
     step: float,
 ) -> Point:
     """Along the quasi-Newton direction, and into the box."""
-    rows = _rows(slack, remembered)
+    rows = _rows(slack, ways)
     dtype = rows[-1].dtype
     inside = sum(
         c * row.astype(dtype, copy=False)
         for c, row in zip(coefficients.astype(dtype), rows, strict=True)
     )
-    direction = np.where(view.free, inside.astype(np.float64), -slack.gradient)
+    direction = np.where(here.free, inside.astype(np.float64), -slack.gradient)
     x = np.clip(point.x + step * direction, *BOUNDS)
     return Point(x, float(slack.gradient @ (x - point.x)))

@@ -4,7 +4,7 @@ A row's candidates in a shard are found class by class, so that one pass serves 
 targets and the impostors; the nearest over all shards are a merge.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,9 @@ _SAMPLE = 256
 #: SearchRows at a time, and lists of a query that are merged at a time.
 _QUERY_BLOCK = 1024
 _LISTS = 8
+
+#: A class, and in it squared distances and rows of near neighbours of some queries, -1 for none.
+FoundInClass = tuple[int, np.ndarray, np.ndarray]
 
 
 class Wanted(NamedTuple):
@@ -278,37 +281,19 @@ def _search_exactly(queries: SearchRows, shard: Shard, offset: int, wanted: Want
         members = members[np.argsort(shard.rows[members])]
         classes.append((int(code), members, EuclideanIndex(shard.X[members])))
 
-    def by_class(some: SearchRows) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
-        inside = (some.own >= offset) & (some.own < offset + len(shard.X))
-        own = np.where(inside, some.own - offset, -1)
+    def by_class(some: SearchRows) -> Iterator[FoundInClass]:
         for code, members, index in classes:
-            yield code, *_nearest_members(some.X, own, members, index, max(wanted))
+            squared, at = index.search(some.X, min(max(wanted) + 1, len(members)))
+            yield code, squared, members[at]
 
     return _in_blocks(queries, shard.rows, offset, by_class, wanted)
-
-
-def _nearest_members(
-    X: np.ndarray, own: np.ndarray, members: np.ndarray, index: EuclideanIndex, k: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances and rows of the k nearest members, the query's own row left out."""
-    squared = np.full((len(X), k), np.inf)
-    numbers = np.full((len(X), k), -1, dtype=np.int64)
-    place = np.full(max(members.max(), own.max(initial=-1)) + 2, -1)
-    place[members] = np.arange(len(members))
-    own = place[own]
-    for chosen, its in ((np.flatnonzero(own >= 0), own), (np.flatnonzero(own < 0), None)):
-        found = min(k, len(members) - (its is not None))
-        if found > 0 and len(chosen):
-            d2, at = index.search(X[chosen], found, None if its is None else its[chosen])
-            squared[chosen, :found], numbers[chosen, :found] = d2, members[at]
-    return squared, numbers
 
 
 def _in_blocks(
     queries: SearchRows,
     rows: np.ndarray,
     offset: int,
-    by_class: Callable[[SearchRows], Iterable[tuple[int, np.ndarray, np.ndarray]]],
+    by_class: Callable[[SearchRows], Iterator[FoundInClass]],
     wanted: Wanted,
 ) -> Candidates:
     """Some queries at a time."""
@@ -329,7 +314,7 @@ def _by_purpose(
     queries: SearchRows,
     rows: np.ndarray,
     offset: int,
-    by_class: Iterable[tuple[int, np.ndarray, np.ndarray]],
+    by_class: Iterable[FoundInClass],
     wanted: Wanted,
 ) -> Candidates:
     """The nearest of all classes, of the query's own and of the others."""
@@ -340,7 +325,8 @@ def _by_purpose(
         return {name: nearest_of(parts, k, len(queries.X)) for (name, parts), k in lists}
 
     for code, squared, numbers in by_class:
-        absent = numbers < 0
+        # A row is not its own neighbour; one more than wanted was asked for.
+        absent = (numbers < 0) | (offset + numbers == queries.own[:, None])
         near = Near(
             np.where(absent, np.inf, squared),
             np.where(absent, -1, offset + numbers),
@@ -439,8 +425,7 @@ def _indexed(shard: Shard, probing: Any) -> CellIndex:
 def _search_cells(queries: SearchRows, index: CellIndex, offset: int, wanted: Wanted) -> Candidates:
     """The nearest rows of a shard in the cells that the queries look into."""
 
-    def by_class(some: SearchRows) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
-        for code, d2, numbers in index.search(some.X, some.probes, max(wanted) + 1):
-            yield code, np.where(numbers + offset == some.own[:, None], np.inf, d2), numbers
+    def by_class(some: SearchRows) -> Iterator[FoundInClass]:
+        return index.search(some.X, some.probes, max(wanted) + 1)
 
     return _in_blocks(queries, index.rows, offset, by_class, wanted)

@@ -15,6 +15,7 @@ from distributed import Future
 from sklearn.utils import check_random_state
 
 from plml.backend.progress import plan
+from plml.backend.threads import thread_team
 from plml.dask.cluster import Cluster
 from plml.dask.landmarks import FEWEST_LANDMARKS, Landmarks, choose_landmarks, extended_weights
 from plml.dask.sharded_dual import sharded_dual
@@ -189,7 +190,7 @@ class ShardedStages:
     ) -> Metrics:
         """As in ``Stages``; gammas stay with their rows."""
         weights, table = prepared.weights, self.table
-        with self.cluster.doing("stage-metrics"):
+        with self.cluster.doing("stage-metrics"), thread_team() as threads:
             dual = sharded_dual(
                 self.cluster,
                 self.shards,
@@ -197,7 +198,7 @@ class ShardedStages:
                 weights.weights,
                 settings.regularization,
                 settings.pull,
-                len(weights.anchors),
+                threads,
             )
             return certified_metrics(
                 dual,

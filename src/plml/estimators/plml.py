@@ -227,16 +227,16 @@ class PLML(LargeMarginClassifier):
 
         self._validate_params()
         self._check_cluster_parameters()
-        recipe = self._recipe(self.regularization)
+        weighting = self._weighting()
         with refitted(self) as model:
-            begin_fit(model, 1 + recipe.weighting.n_solvers)
+            begin_fit(model, 1 + weighting.n_solvers)
             fitted = fit_on_cluster(
                 X,
                 y,
-                recipe.weighting,
-                recipe.settings,
+                weighting,
+                self._recipe(self.regularization).settings,
                 model._run(),
-                neighbor_search=recipe.neighbor_search,
+                neighbor_search=self.neighbor_search,
                 n_neighbors=self.n_neighbors,
                 n_shards=n_shards,
                 n_landmarks=n_landmarks,
