@@ -22,6 +22,7 @@ from plml.dask.sharded_metric import (
 )
 from plml.dask.sharded_stages import ShardedStages, sampled_rows
 from plml.dask.shards import Shard, make_shards
+from plml.dask.sums import stacked
 from plml.dask.training_blocks import read_table
 from plml.solvers.problem import NO_CHECKPOINT
 
@@ -176,10 +177,9 @@ def test_anchors_of_a_sample_of_rows_in_turn(client, monkeypatch):
         n_landmarks=400,
         seed=0,
     )
-    sample = client.gather(sampled_rows(cluster, stages.shards, 200, seed=0))
-    numbers, rows = (np.concatenate(parts) for parts in zip(*sample, strict=True))
-    np.testing.assert_array_equal(X[numbers], rows)
-    sample = rows[:, 0]
+    chosen = stacked(client.gather(sampled_rows(cluster, stages.shards, 200, seed=0)))
+    np.testing.assert_array_equal(X[chosen.rows], chosen.X)
+    sample = chosen.X[:, 0]
     assert len(sample) == 200
     assert set(sample) < set(X[:, 0])
     assert len(set(sample)) == 200

@@ -101,7 +101,7 @@ def answered_by_shards(metric: ShardedMetric, classes: np.ndarray, n_neighbors: 
     def answer(method: str, Q: Delayed, k: int = n_neighbors) -> Delayed:
         if method == "local_weights":
             return metric.delayed_weights(Q)
-        return _told(metric.delayed_voters(Q, k), method, classes)
+        return delayed(told_by, pure=False)(metric.delayed_voters(Q, k), method, classes)
 
     return answer
 
@@ -118,11 +118,6 @@ def _named(Q: np.ndarray, names: np.ndarray) -> Any:
     import pandas as pd
 
     return pd.DataFrame(Q, columns=names)
-
-
-@delayed(pure=False)
-def _told(voters: Voters, method: str, classes: np.ndarray) -> np.ndarray:
-    return told_by(voters, method, classes)
 
 
 def told_by(voters: Voters, method: str, classes: np.ndarray) -> np.ndarray:

@@ -179,10 +179,6 @@ class Cluster:
             info = look()
         return info
 
-    def memory(self) -> float:
-        """The same, of all threads together."""
-        return self.memory_a_thread() * len(self.workers())
-
 
 def _run(mebibytes: float | None, function: Callable[..., Any], *arguments: Any) -> Any:
     _keep_small_arrays()

@@ -11,7 +11,8 @@ from distributed import Future
 
 from plml.dask.cluster import Cluster, offsets_of
 from plml.dask.sharded_neighbors import NeighborLists
-from plml.dask.shards import Shard, Shards, joined, laid_out, some_rows
+from plml.dask.shards import Shard, Shards, laid_out, some_rows
+from plml.dask.sums import rows_of, stacked
 from plml.stages.weights import NewPointRule
 
 #: As many as there are rows, up to this.
@@ -50,7 +51,7 @@ def choose_landmarks(
     runs = [np.flatnonzero(run_of == run) for run in range(run_of[-1] + 1)]
     workers = [shards.workers[run[0]] for run in runs]
     parts = [
-        cluster.submit(joined, [pieces[s] for s in run], on=worker)
+        cluster.submit(stacked, [pieces[s] for s in run], on=worker)
         for run, worker in zip(runs, workers, strict=True)
     ]
     few = laid_out(
@@ -60,7 +61,7 @@ def choose_landmarks(
 
 
 def _landmarks_of(shard: Shard, chosen: np.ndarray) -> Shard:
-    some = Shard(*(part[chosen] for part in shard))
+    some = rows_of(shard, chosen)
     return some._replace(codes=np.zeros_like(some.codes))
 
 

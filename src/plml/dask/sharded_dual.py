@@ -7,6 +7,7 @@ the metrics go back to the shards.
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from distributed import Future
 
 from plml.backend.threads import ThreadTeam
 from plml.dask.cluster import Cluster
-from plml.dask.halo import collected, local_numbers, outside, plan_halo
+from plml.dask.halo import local_numbers, outside, rows_between, shards_reached
 from plml.dask.sharded_neighbors import Partners
 from plml.dask.shards import Shard, Shards
 from plml.dask.sums import RunningSum, summed
@@ -214,25 +215,22 @@ def sharded_dual(
     team: ThreadTeam,
 ) -> ShardedDual:
     """The dual of the triplets of all shards, each with the rows that it reads of others."""
-    ranges = list(zip(shards.offsets[:-1].tolist(), shards.offsets[1:].tolist(), strict=True))
-    outside_numbers = [
-        cluster.submit(_partners_outside, its, own)
-        for its, own in zip(partners, ranges, strict=True)
-    ]
-    halo = plan_halo(cluster, shards, outside_numbers)
+    submit, ranges = cluster.submit, list(pairwise(shards.offsets.tolist()))
+    halos = [submit(_partners_outside, *its) for its in zip(partners, ranges, strict=True)]
+    reached = cluster.gather([submit(shards_reached, halo, shards.offsets) for halo in halos])
     parameters = cluster.put((shards.scaling.mean, regularization, pull))
     duals: list[Future] = []
     sizes: list[int] = []
     for wave in cluster.waves(len(shards)):
         for s in wave:
-            its = (shards.parts[s], weights[s], partners[s], halo.numbers[s])
-            pieces = collected(cluster, halo, shards.parts, s)
+            own = (shards.parts[s], weights[s], partners[s], ranges[s])
+            others = [
+                submit(rows_between, shards.parts[r], halos[s], *ranges[r]) for r in reached[s]
+            ]
             duals.append(
-                cluster.submit(
-                    shard_dual, *its, pieces, ranges[s], parameters, on=shards.workers[s]
-                )
+                submit(shard_dual, *own, halos[s], others, parameters, on=shards.workers[s])
             )
-        sizes += cluster.gather([cluster.submit(_n_triplets, duals[s]) for s in wave])
+        sizes += cluster.gather([submit(_n_triplets, duals[s]) for s in wave])
     duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
     return ShardedDual(cluster, duals, sum(sizes), regularization, pull, team)
 
@@ -245,9 +243,9 @@ def shard_dual(
     shard: Shard,
     weights: np.ndarray,
     partners: Partners,
-    halo: np.ndarray,
-    pieces: list[np.ndarray],
     own: tuple[int, int],
+    halo: np.ndarray,
+    others: list[np.ndarray],
     parameters: tuple[np.ndarray, float, float],
 ) -> MetricsDual:
     """The dual of a shard's triplets; rows of others have no weights here.
@@ -255,13 +253,12 @@ def shard_dual(
     Parameters
     ----------
     shard, weights, partners : of the same rows
-    halo : numbers of the rows that are read of others
-    pieces : these rows
     own : number of the shard's first row, and of the next one's
+    halo, others : numbers of the rows that are read of other shards, and these rows
     parameters : mean of the data, alpha_1, alpha_2
     """
     mean, regularization, pull = parameters
-    X = np.concatenate([shard.X, *pieces])
+    X = np.concatenate([shard.X, *others])
     X -= mean.astype(X.dtype)
     W = np.concatenate([weights, np.zeros((len(halo), weights.shape[1]), dtype=weights.dtype)])
     targets, impostors = (local_numbers(part, *own, halo) for part in partners)

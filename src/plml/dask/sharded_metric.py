@@ -10,6 +10,7 @@ from dask.delayed import Delayed, delayed
 from plml.dask.cluster import Cluster
 from plml.dask.sharded_neighbors import Near, nearest_of
 from plml.dask.shards import Shard
+from plml.dask.sums import stacked
 from plml.dask.training_shards import RemoteRows, TrainingShards
 from plml.metric.basis_metric import BasisMetric
 from plml.metric.weight_rules import NewPoint, WeightRule
@@ -129,7 +130,7 @@ class ShardedMetric(BasisMetric):
 
     def _voters(self, Q: np.ndarray | None, k: int) -> Voters:
         found = self._at_once(Q, lambda block: self.delayed_voters(block, k))
-        return Voters(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        return stacked(found)
 
     def _at_once(self, Q: np.ndarray | None, answer: Callable[[Delayed], Delayed]) -> list[Any]:
         client = self.training.running_client()
@@ -181,7 +182,7 @@ def merged_neighborhoods(found: list[Neighborhood], k: int) -> Neighborhood:
         for start, width, part in zip(starts[:-1], widths, found, strict=True)
     ]
     n_queries = len(found[0].scales)
-    near = nearest_of(places, min(k, sum(widths)), n_queries)
+    near = nearest_of(places, min(k, sum(widths)))
     chosen = np.arange(n_queries)[:, None], near.numbers
     weights, scales = (
         np.concatenate([getattr(part, name) for part in found], axis=1)[chosen]

@@ -21,7 +21,8 @@ from plml.dask.landmarks import FEWEST_LANDMARKS, Landmarks, choose_landmarks, e
 from plml.dask.sharded_dual import sharded_dual
 from plml.dask.sharded_moves import minimize
 from plml.dask.sharded_neighbors import NeighborLists, Wanted, find_neighbors, partners_of
-from plml.dask.shards import Shard, Shards, n_shards_for, rows_of_a_task, shares_of, some_rows
+from plml.dask.shards import Shard, Shards, n_shards_for, rows_of_a_task, sample_of, shares_of
+from plml.dask.sums import stacked
 from plml.dask.training_blocks import TrainingBlocks
 from plml.solvers.problem import Callback, Checkpointer
 from plml.stages.anchors import kmeans_anchors
@@ -155,13 +156,13 @@ class ShardedStages:
         parts, lists = self.cluster.gather(
             (
                 [submit(terms_of, part, U, weighting.locality) for part in graph.shards.parts],
-                [submit(graph_lists, its) for its in graph.lists],
+                graph.lists,
             )
         )
-        squared, near = (np.concatenate(its) for its in zip(*lists, strict=True))
-        L = graph_laplacian(similarity_graph(squared, near, weighting.n_graph_neighbors))
-        problem = WeightProblem.from_terms(joined_terms(parts), weighting.smoothness, L)
-        return problem, local_scales(squared)
+        near: NeighborLists = stacked(lists)
+        L = graph_laplacian(similarity_graph(near.squared, near.graph, weighting.n_graph_neighbors))
+        problem = WeightProblem.from_terms(stacked(parts), anchors, weighting.smoothness, L)
+        return problem, local_scales(near.squared)
 
     def _cut(self, weights: np.ndarray) -> list[Future]:
         """The weights of every shard's rows."""
@@ -218,27 +219,18 @@ def seed_of(random_state: Any) -> int:
 
 
 def sampled_rows(cluster: Cluster, shards: Shards, most: int, seed: int) -> list[Future]:
-    """All rows, or a random sample of them: numbers in the order of the user, and rows."""
+    """All rows, or a random sample of them, as smaller shards."""
     n_rows = min(most, shards.n_rows)
     shares, seeds = shares_of(np.diff(shards.offsets), n_rows, np.random.default_rng(seed))
     return [
-        cluster.submit(rows_in_sample, part, share, its_seed)
-        for part, share, its_seed in zip(shards.parts, shares, seeds, strict=True)
+        cluster.submit(sample_of, *its) for its in zip(shards.parts, shares, seeds, strict=True)
     ]
 
 
-def rows_in_sample(shard: Shard, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Some rows of a shard: their numbers in the order of the user, and the rows."""
-    chosen = some_rows(len(shard.X), size, seed)
-    return shard.rows[chosen], shard.X[chosen]
-
-
-def clustered(
-    sample: list[tuple[np.ndarray, np.ndarray]], n_bases: int, random: np.random.RandomState
-) -> np.ndarray:
+def clustered(sample: list[Shard], n_bases: int, random: np.random.RandomState) -> np.ndarray:
     """The anchors of sampled rows, taken in the order of the user."""
-    numbers, X = (np.concatenate(parts) for parts in zip(*sample, strict=True))
-    return kmeans_anchors(X[np.argsort(numbers)], n_bases, random).centers
+    whole: Shard = stacked(sample)
+    return kmeans_anchors(whole.X[np.argsort(whole.rows)], n_bases, random).centers
 
 
 def scales_of(lists: NeighborLists) -> np.ndarray:
@@ -246,17 +238,6 @@ def scales_of(lists: NeighborLists) -> np.ndarray:
     return local_scales(lists.squared)
 
 
-def graph_lists(lists: NeighborLists) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances and numbers of the neighbours of the graph."""
-    return lists.squared, lists.graph
-
-
 def terms_of(shard: Shard, anchors: np.ndarray, locality: float) -> RowTerms:
     """What equation 4 keeps of a shard's rows."""
     return row_terms(shard.X, anchors, locality)
-
-
-def joined_terms(parts: list[RowTerms]) -> RowTerms:
-    """Those of all rows; A is the same in all parts."""
-    rows = zip(*(part[1:] for part in parts), strict=True)
-    return RowTerms(parts[0].A, *(np.concatenate(its) for its in rows))

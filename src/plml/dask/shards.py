@@ -10,7 +10,7 @@ import numpy as np
 from distributed import Future
 
 from plml.dask.cluster import Cluster, offsets_of, pick
-from plml.dask.sums import RunningSum
+from plml.dask.sums import RunningSum, rows_of, stacked
 from plml.dask.training_blocks import Block, TrainingBlocks
 
 #: Rows a cell, on average, that the quantiser is trained on.
@@ -90,7 +90,7 @@ def make_shards(cluster: Cluster, table: TrainingBlocks, n_shards: int, seed: in
     workers = [places[s * len(places) // n_shards] for s in range(n_shards)]
     quantizer = cluster.put((centers, shard_of_cell, scaling))
     starts = offsets_of(table.sizes)
-    pieces = [RunningSum(cluster, add_up=joined) for _ in range(n_shards)]
+    pieces = [RunningSum(cluster, add_up=stacked) for _ in range(n_shards)]
     for block, start in zip(table.blocks, starts[:-1], strict=True):
         routed = cluster.submit(_route, block, int(start), quantizer)
         for s, its in enumerate(pieces):  # at once, while the block is in memory
@@ -144,6 +144,11 @@ def shares_of(
 def some_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
     """Numbers of a piece's rows in the sample, increasing."""
     return np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False))
+
+
+def sample_of(shard: Shard, size: int, seed: int) -> Shard:
+    """Some rows of a shard."""
+    return rows_of(shard, some_rows(len(shard.X), size, seed))
 
 
 def _sample(block: Block, size: int, seed: int, scaling: Scaling) -> np.ndarray:
@@ -205,15 +210,9 @@ def _route(
     return pieces
 
 
-def joined(pieces: list[Shard]) -> Shard:
-    """One after the other."""
-    return Shard(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
-
-
 def _assembled(pieces: list[Shard]) -> Shard:
-    whole = joined(pieces)
-    order = np.lexsort((whole.rows, whole.cells))
-    return Shard(*(part[order] for part in whole))
+    whole = stacked(pieces)
+    return rows_of(whole, np.lexsort((whole.rows, whole.cells)))
 
 
 def _cell_counts(shard: Shard, n_cells: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from distributed import Client, Future, default_client
 
 from plml.dask.cluster import offsets_of, pick
 from plml.dask.shards import Shard
+from plml.dask.sums import rows_of, stacked
 
 
 class CollectedRows(NamedTuple):
@@ -60,10 +61,9 @@ class TrainingShards(NamedTuple):
         """All of it on this machine."""
         client = self.running_client()
         shards, weights, scales = client.gather((self.shards, self.weights, self.scales))
-        X, codes, rows, _ = (np.concatenate(parts) for parts in zip(*shards, strict=True))
-        W, its_scales = np.concatenate(weights), np.concatenate(scales)
-        order = np.argsort(rows)
-        return CollectedRows(*(part[order] for part in (X, codes, W, its_scales)))
+        whole: Shard = stacked(shards)
+        parts = whole.X, whole.codes, np.concatenate(weights), np.concatenate(scales)
+        return rows_of(CollectedRows(*parts), np.argsort(whole.rows))
 
     def weights_in_order(self, n_bases: int, dtype: np.dtype) -> da.Array:
         """The weights as a Dask array with the blocks of the user's X."""

@@ -50,9 +50,8 @@ _WORTH_SHARING = 2**18
 
 
 class RowTerms(NamedTuple):
-    """What equation 4 keeps of some rows: A is that of all rows, the others have a row each."""
+    """What equation 4 keeps of some rows."""
 
-    A: Array  # (m, m), U U^T
     B: Array  # (n, m)
     constant: Array  # (n,)
     nearest_anchor: Array  # (n,)
@@ -60,16 +59,20 @@ class RowTerms(NamedTuple):
 
 def row_terms(X: Array, anchors: Array, locality: float) -> RowTerms:
     """The terms of equation 4 without the graph: (n, d) rows, (m, d) anchors U, lambda_1."""
-    xp = namespace(X)
-    X, U = (xp.astype(array, xp.float64, copy=False) for array in (X, anchors))
-    # Weights sum to one, so nothing here depends on the origin: take the one that keeps
-    # ||x||^2 - 2 <x, u> + ||u||^2 accurate.
-    center = xp.mean(U, axis=0)
-    X, U = X - center, U - center
+    xp, center = namespace(X), _origin(anchors)
+    X, U = (xp.astype(array, xp.float64, copy=False) - center for array in (X, anchors))
     XU = X @ U.T
     x2 = row_dot(X, X)
     distances = xp.clip(x2[:, None] - 2.0 * XU + row_dot(U, U), 0.0, None)
-    return RowTerms(U @ U.T, locality * distances - 2.0 * XU, x2, xp.argmin(distances, axis=1))
+    return RowTerms(locality * distances - 2.0 * XU, x2, xp.argmin(distances, axis=1))
+
+
+def _origin(anchors: Array) -> Array:
+    """Weights sum to one, so nothing in equation 4 depends on the origin: this one keeps
+    ||x||^2 - 2 <x, u> + ||u||^2 accurate.
+    """
+    xp = namespace(anchors)
+    return xp.mean(xp.astype(anchors, xp.float64), axis=0)
 
 
 class WeightProblem:
@@ -94,19 +97,24 @@ class WeightProblem:
         smoothness: float,
         laplacian: sparse.sparray,
     ) -> None:
-        self._hold(row_terms(X, anchors, locality), smoothness, laplacian)
+        self._hold(row_terms(X, anchors, locality), anchors, smoothness, laplacian)
 
     @classmethod
     def from_terms(
-        cls, terms: RowTerms, smoothness: float, laplacian: sparse.sparray
+        cls, terms: RowTerms, anchors: Array, smoothness: float, laplacian: sparse.sparray
     ) -> "WeightProblem":
         """The problem of rows that are not at hand."""
         problem = cls.__new__(cls)
-        problem._hold(terms, smoothness, laplacian)
+        problem._hold(terms, anchors, smoothness, laplacian)
         return problem
 
-    def _hold(self, terms: RowTerms, smoothness: float, laplacian: sparse.sparray) -> None:
-        self.A, self.B, self.constant, self.nearest_anchor = terms
+    def _hold(
+        self, terms: RowTerms, anchors: Array, smoothness: float, laplacian: sparse.sparray
+    ) -> None:
+        xp = namespace(anchors)
+        U = xp.astype(anchors, xp.float64) - _origin(anchors)
+        self.A = U @ U.T
+        self.B, self.constant, self.nearest_anchor = terms
         self.smoothness = smoothness
         self.laplacian = sparse.csr_array(laplacian.astype(np.float64))
         self._laplacian_product = sparse_product(self.laplacian, self.B)
