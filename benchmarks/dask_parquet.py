@@ -23,8 +23,8 @@ import pandas as pd
 from distributed import Client, LocalCluster
 
 from plml import PLML
-from plml_study.records import provenance
 from plml.io.files import write_atomically
+from plml_study.records import provenance
 
 N_FEATURES = 512
 N_CLOUDS = 4
@@ -129,7 +129,7 @@ def measure(place: Path) -> dict[str, Any]:
         "iterations": [model.weights_n_iter_, model.n_iter_],
         "gaps": [model.weights_gap_, model.dual_gap_],
         "recall": model.neighbor_recall_,
-        "shards": len(model._sharded.side.shards),
+        "shards": len(model._training.shards),
     }
 
 
