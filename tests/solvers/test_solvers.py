@@ -218,10 +218,10 @@ KEEPING = [name for name in SOLVERS if name != "lbfgsb"]
 @pytest.mark.parametrize("name", KEEPING)
 def test_a_run_that_was_cut_short_goes_on_along_the_same_iterates(quadratic, name, number):
     shelf = Shelf(number)
-    whole = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000, keeper=shelf)
+    whole = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000, checkpoint=shelf)
     assert shelf.n_offers == len(whole.history) - 2  # neither the first nor the last
     before = quadratic.n_evaluations
-    resumed = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000, keeper=shelf)
+    resumed = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000, checkpoint=shelf)
     assert quadratic.n_evaluations - before < before
     np.testing.assert_allclose(resumed.x, whole.x, atol=1e-10)
     assert resumed.n_iter == whole.n_iter
@@ -237,11 +237,19 @@ def test_a_run_that_was_cut_short_goes_on_along_the_same_iterates(quadratic, nam
 def test_the_best_point_survives_an_interruption(quadratic):
     """A state whose best point is not its last one is resumed with both."""
     shelf = Shelf(3)
-    projected_lbfgs(quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=1e-7, max_iter=40, keeper=shelf)
+    projected_lbfgs(
+        quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=1e-7, max_iter=40, checkpoint=shelf
+    )
     best = {"best_x": np.full(20, 0.25), "best_value": -7.0, "best_gap": 1e-12, "best_at": 2}
     shelf.state.update({key: np.array(value) for key, value in best.items()})
     found = projected_lbfgs(
-        quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=0.0, max_iter=30, patience=3, keeper=shelf
+        quadratic,
+        np.zeros(20),
+        bounds=(0.0, 1.0),
+        tol=0.0,
+        max_iter=30,
+        patience=3,
+        checkpoint=shelf,
     )
     np.testing.assert_array_equal(found.x, best["best_x"])
     assert (found.value, found.gap) == (-7.0, 1e-12)

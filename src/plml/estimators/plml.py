@@ -176,7 +176,8 @@ class PLML(LargeMarginClassifier):
         return smooth_rule_maker(self)
 
     def _metric_parameters(self) -> tuple[Any, ...]:
-        return *super()._metric_parameters(), self.query_weights
+        rule = self._weighting(), self.query_weights, self.tol, self.max_iter
+        return *super()._metric_parameters(), *rule
 
     def _elsewhere(self, X: Any) -> Any:
         sharded = self.__dict__.get("_sharded")
