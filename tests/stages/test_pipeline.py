@@ -24,7 +24,7 @@ from plml.stages.pipeline import (
     costs,
     learn,
     learn_metrics_of,
-    prepare,
+    with_triplets,
 )
 from plml.stages.run import Run
 
@@ -125,7 +125,7 @@ class TestOneMachine:
 
     def test_a_warm_start_ends_at_the_same_metrics(self, table):
         stages = OneMachine(*table)
-        prepared = prepare(stages, SingleWeighting(), TIGHT, Run())
+        prepared = with_triplets(stages.single_weights(), stages, TIGHT, Run())
         cold = learn_metrics_of(stages, prepared, TIGHT, Run())
         warm = learn_metrics_of(stages, prepared, TIGHT, Run(), cold.gamma)
         assert warm.n_iter < cold.n_iter
@@ -133,7 +133,7 @@ class TestOneMachine:
 
     def test_clusters_weigh_their_own_metric_alone(self, table):
         stages = OneMachine(*table)
-        weights = prepare(stages, ClusterWeighting(3, 0), TIGHT, Run()).weights
+        weights = ClusterWeighting(3, 0).learn(stages, TIGHT, Run())
         nearest = [np.argmin(np.linalg.norm(weights.anchors - x, axis=1)) for x in table[0]]
         np.testing.assert_array_equal(weights.weights, np.eye(3)[nearest])
         assert weights.gap == 0.0
@@ -141,7 +141,7 @@ class TestOneMachine:
     def test_rows_in_single_precision_get_weights_that_are(self, table):
         X, y = table
         weighting = SmoothWeighting(4, random_state=0)
-        weights = prepare(OneMachine(X.astype(np.float32), y), weighting, TIGHT, Run()).weights
+        weights = weighting.learn(OneMachine(X.astype(np.float32), y), TIGHT, Run())
         assert weights.weights.dtype == np.float32
         assert 1e-9 < weights.gap < 1e-4  # of the rounded weights
 

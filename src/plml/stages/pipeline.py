@@ -204,15 +204,15 @@ def learn(stages: Stages, weighting: Weighting, settings: Settings, run: Run) ->
     run : Run
     """
     run.plan(costs(*stages.shape, weighting))
-    prepared = prepare(stages, weighting, settings, run)
+    weights = weighting.learn(stages, settings, run)
+    prepared = with_triplets(weights, stages, settings, run)
     metrics = learn_metrics_of(stages, prepared, settings, run)
     run.checkpoint.finish()
-    return Learned(prepared.weights, metrics, prepared.recall)
+    return Learned(weights, metrics, prepared.recall)
 
 
-def prepare(stages: Stages, weighting: Weighting, settings: Settings, run: Run) -> Prepared:
-    """Stage 1 and the triplets: what every choice of ``regularization`` shares."""
-    weights = weighting.learn(stages, settings, run)
+def with_triplets(weights: Weights, stages: Stages, settings: Settings, run: Run) -> Prepared:
+    """The weights and the triplets: what every choice of ``regularization`` shares."""
     with run.stage(TRIPLETS):
         triplets = stages.triplets(settings.n_targets, settings.n_impostors, run.checkpoint)
     return Prepared(weights, triplets, stages.recall(run.checkpoint))
@@ -241,5 +241,5 @@ def costs(
 
 
 def preparation_costs(n: int, d: int, weighting: Weighting) -> dict[str, float]:
-    """The stages of ``prepare``, with rough seconds."""
+    """The stages before stage 2, with rough seconds."""
     return {**weighting.costs(n, d), TRIPLETS: search_cost(n, n, d)}
