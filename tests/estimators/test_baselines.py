@@ -12,8 +12,8 @@ from sklearn.svm import SVC
 
 import judge
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, SML, BoostMetric, KernelSVM
+from plml.baselines import kernel_machines
 from plml.baselines.generative import bias_matrices, fit_gaussians, generative_metrics
-from plml.estimators import kernelsvm
 from plml.estimators.glml import METRIC_SHRINKAGES
 from plml.ops import topk
 
@@ -321,7 +321,7 @@ class TestKernelSVM:
     def test_without_a_shared_gram_matrix(self, blobs, monkeypatch):
         X, y = blobs
         shared = KernelSVM().fit(X, y)
-        monkeypatch.setattr(kernelsvm, "_GRAM_BYTES", 0)
+        monkeypatch.setattr(kernel_machines, "_GRAM_BYTES", 0)
         alone = KernelSVM(n_jobs=2).fit(X, y)
         assert shared.best_params_ == alone.best_params_
         np.testing.assert_allclose(
