@@ -70,6 +70,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     #: Attributes that no file holds: they are made again where the model goes.
     _not_pickled: ClassVar[tuple[str, ...]] = ("_made_metric",)
+    _made_metric: tuple[tuple[Any, ...], Any] | None = None
     #: Names of the attributes that the last fit has set.
     _fitted_names: tuple[str, ...] = ()
     #: Where the rows do not differ in all directions, those in which they do (see ``ops.span``).
@@ -121,11 +122,9 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _metric(self) -> Any:
         """The metric, made once per fit."""
         parameters = self._metric_parameters()
-        made = self.__dict__.get("_made_metric")
-        if made is None or made[0] != parameters:
-            made = parameters, self._make_metric()
-            self.__dict__["_made_metric"] = made
-        return made[1]
+        if self._made_metric is None or self._made_metric[0] != parameters:
+            self._made_metric = parameters, self._make_metric()
+        return self._made_metric[1]
 
     def _run(self, checkpoint: Checkpoint | None = None) -> Run:
         """What goes on around a fit, or around a question."""
