@@ -122,9 +122,10 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _metric(self) -> Any:
         """The metric, made once per fit."""
         parameters = self._metric_parameters()
-        if self._made_metric is None or self._made_metric[0] != parameters:
-            self._made_metric = parameters, self._make_metric()
-        return self._made_metric[1]
+        made = self._made_metric
+        if made is None or made[0] != parameters:
+            made = self._made_metric = parameters, self._make_metric()
+        return made[1]
 
     def _run(self, checkpoint: Checkpoint | None = None) -> Run:
         """What goes on around a fit, or around a question."""
