@@ -27,17 +27,18 @@ import numpy as np
 from distributed import Client, LocalCluster
 from sklearn.preprocessing import StandardScaler
 
+import synthetic
 from plml import PLML
 from plml.dask import fit
 from plml.dask.landmarks import FEWEST_LANDMARKS, MOST_LANDMARKS
-import synthetic
-from plml_study import datasets, protocols
-from plml_study.records import provenance
-from stopwatch import seconds_of
 from plml.io.files import write_atomically
 from plml.stages.graph import find_graph, graph_laplacian, similarity_graph
 from plml.stages.neighbors import ExactNeighbors
 from plml.stages.weights import WeightProblem
+from plml_study import datasets
+from plml_study.records import provenance
+from raw_mnist import raw_mnist
+from stopwatch import seconds_of
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def blocks(X: np.ndarray, y: np.ndarray, n: int = 4) -> tuple[Any, Any]:
 def split(name: str) -> tuple[np.ndarray, ...]:
     """Training and test part."""
     if name == "mnist":
-        return protocols.raw_mnist(None)
+        return raw_mnist(None)
     data = datasets.load(name)
     order = np.random.default_rng(0).permutation(len(data.X))
     train, test = order[: 4 * len(order) // 5], order[4 * len(order) // 5 :]

@@ -19,14 +19,15 @@ from typing import Any
 
 import numpy as np
 
+import synthetic
 from plml import PLML, PLMLCV
 from plml.backend.arrays import to_device
-import synthetic
-from plml_study import datasets, protocols
-from plml_study.records import provenance
-from stopwatch import product_rate, seconds_of, stage_seconds
 from plml.io.files import write_atomically
 from plml.stages.anchors import kmeans_anchors
+from plml_study import datasets, protocols
+from plml_study.records import provenance
+from raw_mnist import raw_mnist
+from stopwatch import product_rate, seconds_of, stage_seconds
 
 
 def measured_rates(X: np.ndarray, device: str) -> dict[str, float]:
@@ -69,7 +70,7 @@ def same(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def same_at(tol: float, options: argparse.Namespace) -> dict[str, Any]:
-    X, y, X_test, y_test = protocols.raw_mnist(options.data_dir)
+    X, y, X_test, y_test = raw_mnist(options.data_dir)
     X, y = X[: options.rows], y[: options.rows]
     found = {}
     for device in ("cpu", options.device):
@@ -101,7 +102,7 @@ def same_at(tol: float, options: argparse.Namespace) -> dict[str, Any]:
 
 def mnist(options: argparse.Namespace) -> dict[str, Any]:
     device = options.device
-    X, y, X_test, y_test = protocols.raw_mnist(options.data_dir)
+    X, y, X_test, y_test = raw_mnist(options.data_dir)
     X, y = X[: options.rows], y[: options.rows]
     fits, predictions = [], []
     PLML(random_state=0, device=device).fit(X, y).predict(X_test)  # warm-up

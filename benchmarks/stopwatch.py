@@ -6,9 +6,9 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import plml.estimators._smooth as smooth
 
 import plml.estimators._large_margin as large_margin
-import plml.estimators._smooth as smooth
 from plml.backend.arrays import Array, to_device
 
 #: Where a stage enters: its name, and the function of the module that calls it.

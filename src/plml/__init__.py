@@ -1,6 +1,5 @@
 """Smooth local metric learning for nearest-neighbour classification and search."""
 
-from plml.io.checkpoints import Checkpoint
 from plml.estimators.boostmetric import BoostMetric
 from plml.estimators.cblml import CBLML
 from plml.estimators.dann import DANN
@@ -11,6 +10,7 @@ from plml.estimators.lmnnmm import LMNNMM
 from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
 from plml.estimators.sml import SML
+from plml.io.checkpoints import Checkpoint
 from plml.io.model_files import load, save
 
 __version__ = "0.1.0"

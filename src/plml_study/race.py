@@ -11,19 +11,19 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from plml.backend.threads import thread_team
-from plml_study import datasets, protocols
-from plml_study.judge import judge_metrics, judge_weights
-from plml_study.records import provenance
-from plml.io.files import write_atomically
 from plml.install import install
+from plml.io.files import write_atomically
 from plml.ops.pairs import PairOperator
-from plml_study.lbfgsb import lbfgsb
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.graph import SCALE_NEIGHBOR, graph_laplacian, similarity_graph
 from plml.stages.metrics import MetricsDual, learn_metrics
 from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
 from plml.stages.triplets import Triplets, neighbor_triplets
 from plml.stages.weights import WeightProblem, learn_weights
+from plml_study import datasets, protocols
+from plml_study.judge import judge_metrics, judge_weights
+from plml_study.lbfgsb import lbfgsb
+from plml_study.records import provenance
 
 DATASETS = ("pendigits", "optdigits", "letter", "usps", "isolet")
 REGULARIZATIONS = (0.1, 1.0, 10.0)
@@ -173,8 +173,8 @@ def format_rows(rows: list[dict[str, Any]]) -> str:
 def write_picture(rows: list[dict[str, Any]], path: Path) -> None:
     """The race as bars, where matplotlib is installed."""
     try:
-        from plml_study.race_picture import draw_race
         from plml.inspection.style import write_figure
+        from plml_study.race_picture import draw_race
 
         figure = draw_race(rows)
     except ImportError:

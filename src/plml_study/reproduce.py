@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Self
 
 from plml.backend.arrays import check_device
+from plml.backend.progress import study_progress
+from plml.install import install
+from plml.io.files import write_atomically
 from plml_study import paper, protocols
 from plml_study.datasets import NAMES, find_files
 from plml_study.figures import figure1_panels, figure2_curves
@@ -16,11 +19,8 @@ from plml_study.methods import WITH_BASES
 from plml_study.methods import parse as parse_methods
 from plml_study.records import Store, Task
 from plml_study.report import Findings, render
-from plml_study.study import Conditions, Failure, figure2_tasks, run, table1_tasks
 from plml_study.result_tables import Latex, Style, Table, as_records, as_text, table1
-from plml.io.files import write_atomically
-from plml.install import install
-from plml.backend.progress import study_progress
+from plml_study.study import Conditions, Failure, figure2_tasks, run, table1_tasks
 
 PARTS = ("table1", "figure1", "figure2")
 
@@ -190,8 +190,8 @@ def write_pictures(findings: Findings, out: Path, command: str) -> None:
     except ImportError:
         print(f"no figures and no report: {install('plots')}, then the same command again")
         return
-    from plml_study.paper_pictures import draw_figure1, draw_figure2
     from plml.inspection.style import write_figure
+    from plml_study.paper_pictures import draw_figure1, draw_figure2
 
     if not findings.records:
         print("nothing was found, so there is no report")

@@ -14,9 +14,10 @@ import pytest
 from sklearn.base import clone
 
 import terminal
-from plml import CBLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric, progress
-from plml.cli import main
+from plml import CBLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric
+from plml.backend import progress
 from plml.backend.progress import Progress, Stage, duration, plan, solver_stage, stage, work
+from plml.cli import main
 from plml.solvers.problem import Iteration
 
 COMMAND = "import sys; from plml.cli import main; sys.exit(main())"
@@ -401,7 +402,7 @@ class TestTerminal:
     def test_a_terminal_that_cannot_draw(self):
         pytest.importorskip("pexpect")
         script = (
-            "import time; from plml import progress\n"
+            "import time; from plml.backend import progress\n"
             "progress.SECONDS_BETWEEN_LINES = 0.05\n"
             "with progress.work(1): time.sleep(0.3)\n"
         )

@@ -13,8 +13,8 @@ import pytest
 from sklearn.datasets import load_wine
 
 import terminal
-from plml.tables import table_models
 from plml.cli import main
+from plml.tables import table_models
 
 COMMAND = "import sys; from plml.cli import main; sys.exit(main())"
 

@@ -22,8 +22,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler, scale
 
 import plml
-from plml.tables import table_models
 from plml.cli import main
+from plml.tables import table_models
 
 sio = pytest.importorskip("skops.io")
 

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 import judge as naive
-from plml.cli import main
 import synthetic
-from plml_study import race
-from plml_study.judge import judge_metrics, judge_weights
+from plml.cli import main
 from plml.stages.graph import graph_laplacian, similarity_graph
 from plml.stages.metrics import learn_metrics
 from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
 from plml.stages.triplets import neighbor_triplets
 from plml.stages.weights import WeightProblem, learn_weights
+from plml_study.judge import judge_metrics, judge_weights
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def test_the_judge_is_not_fooled(solved):
 
 
 def test_a_race_on_digits(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "N_BASES", 4)
+    monkeypatch.setattr(race, "N_BASES", 4)
     out = tmp_path / "bench.json"
     arguments = ["bench", "--datasets", "digits", "--regularizations", "10", "--out", str(out)]
     assert main([*arguments, "--solvers", "fista", "lbfgsb", "auto"]) == 0

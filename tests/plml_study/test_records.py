@@ -5,6 +5,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from plml.io.files import write_atomically
 from plml_study import records
 from plml_study.records import (
     Store,
@@ -13,7 +14,6 @@ from plml_study.records import (
     provenance,
     unpack_bits,
 )
-from plml.io.files import write_atomically
 
 TASK = Task("digits", 3, "PLML", 20)
 RESULT = {

@@ -247,7 +247,9 @@ class TestTable:
         return store
 
     def test_cells_scores_and_superscripts(self, store):
-        table = result_tables.table1(store, ["pendigits"], ["PLML", "LMNN", "GLML", "KernelSVM", "SML"])
+        table = result_tables.table1(
+            store, ["pendigits"], ["PLML", "LMNN", "GLML", "KernelSVM", "SML"]
+        )
         cell = table.get("pendigits", "PLML")
         assert cell.superscript == "=|+|+"
         assert cell.bold
