@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 import synthetic
 from plml import PLML
 from plml.io.files import write_atomically
+from plml.stages.pipeline import ANCHORS, METRICS, NEIGHBORS, TRIPLETS, WEIGHTS
 from plml_study.paper_pictures import theme
 from plml_study.records import provenance
 from stopwatch import seconds_of, stage_seconds
@@ -30,11 +31,11 @@ SIZES = {
 FIXED = {"n": 10_000, "d": 154, "m": 20}
 TITLES = {"n": "rows", "d": "features", "m": "basis metrics"}
 STAGE_COLORS = {
-    "graph": "#999999",
-    "anchors": "#56b4e9",
-    "weights": "#009e73",
-    "triplets": "#cc79a7",
-    "metrics": "#d55e00",
+    NEIGHBORS: "#999999",
+    ANCHORS: "#56b4e9",
+    WEIGHTS: "#009e73",
+    TRIPLETS: "#cc79a7",
+    METRICS: "#d55e00",
 }
 
 
@@ -56,7 +57,7 @@ def measure(n: int, d: int, m: int) -> dict[str, Any]:
         "d": d,
         "m": m,
         "fit_seconds": seconds,
-        "learning_seconds": stages["weights"] + stages["metrics"],
+        "learning_seconds": stages[WEIGHTS] + stages[METRICS],
         "stages": stages,
         "iterations": [model.weights_n_iter_, model.n_iter_],
         "gaps": [model.weights_gap_, model.dual_gap_],

@@ -16,8 +16,8 @@ from sklearn.preprocessing import scale
 
 import plml
 from plml.cli import main
-from plml.estimators import _large_margin
 from plml.io.files import remove_leftovers, write, write_atomically
+from plml.stages import one_machine
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
 
@@ -151,7 +151,7 @@ class TestRefusals:
         if kind in ("pipe", "link", "previous"):
             os.mkfifo(odd)
         before = sorted(os.listdir(tmp_path)), odd.lstat().st_mode
-        monkeypatch.setattr(_large_margin, "neighbor_triplets", None)  # would be the work
+        monkeypatch.setattr(one_machine, "neighbor_triplets", None)  # would be the work
         what = "a folder" if kind == "folder" else "a pipe or a device"
         with pytest.raises(ValueError, match=rf"^checkpoint .* is {what}; give the path of a file"):
             plml.SML().fit(*data, checkpoint=path)

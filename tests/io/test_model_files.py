@@ -27,7 +27,7 @@ from plml.tables import table_models
 
 sio = pytest.importorskip("skops.io")
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 ESTIMATORS = sorted(name for name in plml.__all__ if hasattr(getattr(plml, name), "fit"))
 
 

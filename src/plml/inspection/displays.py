@@ -60,8 +60,8 @@ class LocalMetricDisplay:
         X, codes = estimator._fit_X, estimator._fit_codes
         view = View.of(X, getattr(estimator, "feature_names_in_", None))
         chosen = sample_rows(len(X), n_points, random_state)
-        with estimator._threads():
-            metrics = view.metrics(on_host(estimator._metrics_at(X[chosen])))
+        with estimator._run().limits():
+            metrics = view.metrics(on_host(estimator._metric.matrix(X[chosen])))
         centers = view.points(X[chosen])
         display = cls(
             view.points(X), codes, estimator.classes_, centers, codes[chosen], metrics, view
