@@ -138,6 +138,8 @@ def reproduce(study: Study, command: str = "plml reproduce") -> list[Failure]:
     command : as it was typed, for the report
     """
     store = Store(study.out / "records", study.seed)
+    if adopted := store.adopt():
+        print(f"{store.folder}: {adopted} files of one record each became one file per data set")
     seed = store.seed_in_the_way(study.tasks)
     if seed is not None:
         raise ValueError(

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from sklearn.preprocessing import scale
 
 import plml
 from plml.cli import main
-from plml.io.files import remove_leftovers, write, write_atomically
+from plml.io.files import exclusively, remove_leftovers, write, write_atomically
 from plml.stages import one_machine
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
@@ -355,3 +356,31 @@ class TestLeftovers:
             for thread in cleaners:
                 thread.join()
         assert os.listdir(tmp_path) == ["file"]
+
+
+class TestOneAtATime:
+    def test_nobody_overwrites_what_another_has_just_added(self, tmp_path):
+        path = tmp_path / "folder" / "sum"
+
+        def add():
+            for _ in range(40):
+                with exclusively(path):
+                    before = int(path.read_text()) if path.exists() else 0
+                    write(path, str(before + 1))
+
+        threads = [threading.Thread(target=add) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert path.read_text() == "240"
+        assert os.listdir(path.parent) == ["sum"]
+
+    @pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+    def test_a_lock_that_a_killed_process_left_holds_nobody(self, tmp_path, error):
+        (tmp_path / ".sum.lock").touch()
+        with suppress(KeyboardInterrupt), exclusively(tmp_path / "sum"):
+            assert os.listdir(tmp_path) == [".sum.lock"]
+            if error is not None:
+                raise error
+        assert os.listdir(tmp_path) == []
