@@ -27,17 +27,19 @@ import numpy as np
 from distributed import Client, LocalCluster
 from sklearn.preprocessing import StandardScaler
 
+import synthetic
 from plml import PLML
 from plml.dask import fit
 from plml.dask.landmarks import FEWEST_LANDMARKS, MOST_LANDMARKS
-import synthetic
-from plml_study import datasets, protocols
-from plml_study.records import provenance
-from stopwatch import seconds_of
 from plml.io.files import write_atomically
 from plml.stages.graph import find_graph, graph_laplacian, similarity_graph
 from plml.stages.neighbors import ExactNeighbors
+from plml.stages.pipeline import METRICS, WEIGHTS
 from plml.stages.weights import WeightProblem
+from plml_study import datasets
+from plml_study.records import provenance
+from raw_mnist import raw_mnist
+from stopwatch import seconds_of
 
 
 @contextmanager
@@ -58,7 +60,7 @@ def blocks(X: np.ndarray, y: np.ndarray, n: int = 4) -> tuple[Any, Any]:
 def split(name: str) -> tuple[np.ndarray, ...]:
     """Training and test part."""
     if name == "mnist":
-        return protocols.raw_mnist(None)
+        return raw_mnist(None)
     data = datasets.load(name)
     order = np.random.default_rng(0).permutation(len(data.X))
     train, test = order[: 4 * len(order) // 5], order[4 * len(order) // 5 :]
@@ -169,17 +171,30 @@ def overhead(n: int) -> dict[str, Any]:
 
 
 class Traffic:
-    """Bytes between workers at the certified iterations of a stage."""
+    """Bytes between workers at the certified iterations of a stage: a callback of scikit-learn."""
+
+    max_propagation_depth = None
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.seen: dict[str, list[tuple[int, int, float]]] = {}
 
-    def note(self, stage: str, iteration: int) -> None:
+    def setup(self, estimator: Any, context: Any) -> None:
+        """Nothing."""
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        """Nothing."""
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        """Nothing."""
+
+    def on_fit_task_end(self, estimator: Any, context: Any, *, metadata: Any = None) -> None:
         """What has been moved so far."""
+        if context.task_name != "iteration":
+            return
         moved = self.client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
-        entry = (iteration, sum(moved.values()), perf_counter())
-        self.seen.setdefault(stage, []).append(entry)
+        entry = (metadata["iteration"], sum(moved.values()), perf_counter())
+        self.seen.setdefault(context.parent.task_name, []).append(entry)
 
     def an_iteration(self, stage: str) -> dict[str, float]:
         """Between the first and the last look."""
@@ -195,25 +210,15 @@ def traffic(n: int, n_landmarks: int) -> dict[str, Any]:
     X, y = synthetic.mixture(n)
     with two_workers() as client:
         watch = Traffic(client)
-        model, stage = mixture_model(n), PLML._stage
-
-        @contextmanager
-        def watched(self: PLML, name: str, tol: float):
-            with stage(self, name, tol) as callback:
-                yield lambda r: (watch.note(name, r.iteration), callback(r))[1]
-
-        PLML._stage = watched
-        try:
-            fit(model, *blocks(X, y), n_landmarks=n_landmarks)
-        finally:
-            PLML._stage = stage
+        model = mixture_model(n).set_callbacks(watch)
+        fit(model, *blocks(X, y), n_landmarks=n_landmarks)
     m, d = len(model.basis_metrics_), X.shape[1]
     return {
         "rows": n,
         "landmarks": min(n, n_landmarks),
         "features": d,
-        "stage_1": watch.an_iteration("stage 1, weights"),
-        "stage_2": watch.an_iteration("stage 2, metrics"),
+        "stage_1": watch.an_iteration(WEIGHTS),
+        "stage_2": watch.an_iteration(METRICS),
         "m_d_d_float64_bytes": 8 * m * d * d,
     }
 

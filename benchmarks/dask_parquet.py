@@ -23,8 +23,8 @@ import pandas as pd
 from distributed import Client, LocalCluster
 
 from plml import PLML
-from plml_study.records import provenance
 from plml.io.files import write_atomically
+from plml_study.records import provenance
 
 N_FEATURES = 512
 N_CLOUDS = 4

@@ -272,7 +272,9 @@ os._exit(0)
 @pytest.mark.parametrize("name", ["PLML", "LMNN", "DANN", "KernelSVM"])
 def test_a_process_forked_during_a_fit_answers_or_refuses(name):
     """Never a hang: another thread may hold any lock at the moment of the fork."""
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(Path(__file__).parent / "support"), os.environ.get("PYTHONPATH", "")]
+    )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKED, name],
         env={**os.environ, "PYTHONPATH": path},

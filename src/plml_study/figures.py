@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of the paper: what they show, as arrays; ``plml_study.paper_pictures`` draws them."""
+"""Figures 1 and 2 of the paper as arrays; ``plml_study.paper_pictures`` draws them."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple

@@ -18,8 +18,8 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import normalize, scale
 
 from plml import CBLML, PLML, PLMLCV, SML, Checkpoint
-from plml.stages import one_machine
 from plml.solvers.problem import Monitor
+from plml.stages import one_machine
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,14 @@
 """Progress of a whole piece of work: one bar on a terminal, a line every few seconds elsewhere.
 
 Whoever does the work divides it (``plan``) and says where it is (``stage``); whoever starts it
-shows it (``work``). A fit within a cross-validation reports into the bar that is there.
+shows it (``work``) or watches it (``observed``). A fit within a cross-validation reports into the
+bar that is there.
 """
 
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from math import inf, isfinite, log
 from threading import Event, Lock, Thread
@@ -16,8 +17,6 @@ from typing import Any, NamedTuple
 
 #: Between two lines.
 SECONDS_BETWEEN_LINES = 5.0
-#: The same for a study, which takes hours.
-_SECONDS_OF_A_STUDY = 30.0
 _BAR_WIDTH = 24
 
 
@@ -159,6 +158,9 @@ class Stage:
 
 #: The stage that runs here, where its work is shown.
 _CURRENT: ContextVar[Stage | None] = ContextVar("stage", default=None)
+#: From the name of a stage to what is entered around it.
+Observer = Callable[[str], AbstractContextManager[Any]]
+_OBSERVER: ContextVar[Observer] = ContextVar("observer", default=nullcontext)
 
 
 def _current() -> Stage | None:
@@ -209,6 +211,29 @@ def stage(name: str, *, named: bool = True) -> Iterator[Stage]:
     name : as in the plan
     named : show the name
     """
+    with _OBSERVER.get()(name), _shown_stage(name, named) as part:
+        yield part
+
+
+@contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """Enter ``observer(name)`` around every stage of the work inside, be it shown or not.
+
+    Stages of other processes and threads are not among them.
+
+    Parameters
+    ----------
+    observer : from the name of a stage to a context manager
+    """
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
+
+
+@contextmanager
+def _shown_stage(name: str, named: bool) -> Iterator[Stage]:
     around = _current()
     if around is None:
         yield Stage(Progress())
@@ -254,23 +279,6 @@ def task_progress(every: float = SECONDS_BETWEEN_LINES) -> Iterator[Callable[...
 
     with _display(progress, False, every):
         yield advance
-
-
-@contextmanager
-def study_progress() -> Iterator[Callable[[Any], None]]:
-    """A function that shows the ``Progress`` of a study: done, running, left, time to go."""
-    with task_progress(_SECONDS_OF_A_STUDY) as advance:
-
-        def show(state: Any) -> None:
-            running = ", ".join(str(task) for task in state.running)
-            total = state.done + len(state.running) + state.left + state.failed
-            text = f"{state.done} done, {len(state.running)} running, {state.left} left"
-            if state.failed:
-                text += f", {state.failed} failed"
-            settled = (state.done + state.failed) / max(total, 1)
-            advance(f"{text}  {running}".strip(), settled, state.seconds_left)
-
-        yield show
 
 
 def duration(seconds: float) -> str:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plml.ops.distances import combine_bases
+from plml.inspection.displays import ExplanationDisplay
 from plml.metric.feature_split import leading_directions
+from plml.ops.distances import combine_bases
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,8 +114,6 @@ class Explanation:
 
     def plot(self, query: int = 0, **options: Any) -> Any:
         """An ``ExplanationDisplay`` of one query."""
-        from plml.inspection import ExplanationDisplay
-
         return ExplanationDisplay(self, query).plot(**options)
 
 

@@ -16,8 +16,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from plml.io.files import is_stream, write
 from plml.install import install
+from plml.io.files import is_stream, write
 from plml.io.model_schema import check_model
 
 FORMAT = 1
