@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from plml.backend.arrays import Array, device, dot, fetch, like, namespace, share_of_memory
+from plml.backend.threads import slices
 from plml.solvers.problem import (
     NO_SOLVER_CHECKPOINT,
     Callback,
@@ -200,7 +201,7 @@ class Memory:
         shape = (2 * MEMORY + 1, len(like_x))
         self._vectors = xp.empty(shape, dtype=dtype, device=device(like_x))
         size = share_of_memory(like_x, _BLOCK_ELEMENTS) // len(self._vectors) + 1
-        self._blocks = [slice(i, i + size) for i in range(0, len(like_x), size)]
+        self._blocks = slices(len(like_x), size)
         self._slots: deque[int] = deque(maxlen=MEMORY)
 
     def __len__(self) -> int:
@@ -360,9 +361,7 @@ def free_coordinates(
 def inner_products(rows: list[np.ndarray], free: np.ndarray, dtype: Any) -> np.ndarray:
     """Of vectors over the free coordinates, one block that fits the cache at a time."""
     total = np.zeros((len(rows),) * 2)
-    size = _BLOCK_ELEMENTS // len(rows) + 1
-    for start in range(0, len(free), size):
-        block = slice(start, start + size)
+    for block in slices(len(free), _BLOCK_ELEMENTS // len(rows) + 1):
         part = np.array([row[block] for row in rows], dtype=dtype)
         part *= free[block]
         total += part @ part.T
