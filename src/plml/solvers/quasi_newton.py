@@ -130,20 +130,26 @@ def minimize_box(
 
     done = bool(not saved and monitor.done(n_evaluations, iterate.value, iterate.gap))
     while not done and n_evaluations < max_iter:
-        trial, n_tried = _search(oracle, iterate, max_iter - n_evaluations)
+        following, n_tried = _advance(oracle, iterate, max_iter - n_evaluations)
         n_evaluations += n_tried
-        if trial is None:
-            if not oracle.n_remembered:
-                break  # not even the gradient leads down: the values agree to rounding
-            iterate = oracle.forget(iterate)
-            continue
-        iterate = oracle.look(trial, iterate)
+        if following is None:
+            break
+        iterate = following
         if iterate.gap < best.gap:
             best = _Best.of(iterate, n_evaluations)
         done = monitor.done(n_evaluations, iterate.value, iterate.gap, to_save)
-        if patience is not None and n_evaluations - best.at > patience:
-            break
+        done = done or (patience is not None and n_evaluations - best.at > patience)
     return monitor.solution(best.x, best.value, best.gap, n_evaluations)
+
+
+def _advance(oracle: BoxOracle, iterate: Any, max_evaluations: int) -> tuple[Any, int]:
+    """The next iterate, or None if not even the gradient leads down; and how many were tried."""
+    trial, n_evaluations = _search(oracle, iterate, max_evaluations)
+    if trial is None and oracle.n_remembered:
+        iterate = oracle.forget(iterate)
+        trial, n_more = _search(oracle, iterate, max_evaluations - n_evaluations)
+        n_evaluations += n_more
+    return None if trial is None else oracle.look(trial, iterate), n_evaluations
 
 
 def _search(oracle: BoxOracle, iterate: Iterate, max_evaluations: int) -> tuple[Any, int]:
