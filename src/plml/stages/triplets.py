@@ -62,7 +62,7 @@ def neighbor_pairs(neighbors: np.ndarray) -> np.ndarray:
 
 
 def check_targets(y: np.ndarray) -> None:
-    """Raise a ``ValueError`` if no class has two members."""
+    """Refuse data in which no class has two members."""
     if np.bincount(y).max() < 2:
         raise ValueError(
             "every class has a single member, so no instance has a same-class neighbour to learn "
