@@ -78,12 +78,7 @@ class TargetCoordinates:
 
 
 def solve_convex(
-    active: ActiveSet,
-    best: Lmnn,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-    observe: Observer,
+    active: ActiveSet, best: Lmnn, tol: float, max_iter: int, monitor: Monitor, observe: Observer
 ) -> Lmnn:
     """Proximal steps min_N f(N) + alpha ||N - center||^2 on the active set, alpha decreasing."""
     data, n_iter, lower = active.data, best.n_iter, 0.0

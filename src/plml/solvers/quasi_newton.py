@@ -112,7 +112,6 @@ def minimize_box(
 
     Parameters
     ----------
-    oracle : BoxOracle
     tol : relative gap at which to stop
     max_iter : largest number of evaluations of the objective, which count as iterations
     patience : evaluations without a smaller gap after which to give up
