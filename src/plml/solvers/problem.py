@@ -98,9 +98,9 @@ class SolverCheckpoint:
         """Save the solution, unless a callback stopped the run, and return it."""
         return solution
 
-    def run(self, solve: Callable[..., Solution]) -> Solution:
-        """The solution of an earlier run, or that of ``solve(checkpoint=self)``."""
-        return self.finished() or self.finish(solve(checkpoint=self))
+    def run(self, solve: Callable[..., Solution], *args: Any, **options: Any) -> Solution:
+        """The solution of an earlier run, or that of a solver with these arguments."""
+        return self.finished() or self.finish(solve(*args, checkpoint=self, **options))
 
 
 NO_SOLVER_CHECKPOINT = SolverCheckpoint()

@@ -362,49 +362,43 @@ def _minimize(
     if len(zero) == 0:
         return Solution(zero, 0.0, 0.0, True, False, 0, ())
     if solver == "fista":
-        return _run(partial(fista, problem, zero, check_every=5, **options), problem, checkpoint)
-    solution = _by_lbfgs(problem, gamma, checkpoint, **options)
+        return _run("fista", fista, problem, zero, checkpoint, check_every=5, **options)
+    single = dtype_name(problem.dtype) == "float32"
+    start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
+    solution = _run(
+        "lbfgs",
+        projected_lbfgs,
+        problem,
+        start,
+        checkpoint,
+        bounds=(0.0, 1.0),
+        patience=PATIENCE if single else None,
+        single=single,
+        evaluation=evaluation,
+        **options,
+    )
     left = max_iter - solution.n_iter
-    if solution.converged or solution.interrupted or left < 1 or _is_single(problem):
+    if solution.converged or solution.interrupted or left < 1 or single:
         return solution
     # The line search compares values and gives up where they agree to rounding; the steps of
     # FISTA need no such comparison.
     options |= {"max_iter": left, "callback": counting_on(callback, solution)}
-    solve = partial(fista, problem, solution.x, restart=True, **options)
-    return solution.followed_by(_run(solve, problem, checkpoint))
-
-
-def _by_lbfgs(
-    problem: MetricsDual, gamma: Array | None, checkpoint: Checkpointer, **options: Any
-) -> Solution:
-    start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
-    solve = partial(
-        projected_lbfgs,
-        problem,
-        start,
-        bounds=(0.0, 1.0),
-        patience=PATIENCE if _is_single(problem) else None,
-        single=_is_single(problem),
-        evaluation=evaluation,
-        **options,
-    )
-    return _run(solve, problem, checkpoint, "lbfgs")
+    later = _run("fista", fista, problem, solution.x, checkpoint, restart=True, **options)
+    return solution.followed_by(later)
 
 
 def _run(
+    name: str,
     solve: Callable[..., Solution],
     problem: MetricsDual,
+    start: Array,
     checkpoint: Checkpointer,
-    solver: str = "fista",
+    **options: Any,
 ) -> Solution:
     """A solution from a checkpoint or a solver, on the device of the problem."""
-    name = f"metrics by {solver} in {dtype_name(problem.dtype)}"
-    solution = checkpoint.solver(name).run(solve)
-    return solution._replace(x=like(solution.x, problem.pairs.X))
-
-
-def _is_single(problem: MetricsDual) -> bool:
-    return dtype_name(problem.dtype) == "float32"
+    part = checkpoint.solver(f"metrics by {name} in {dtype_name(problem.dtype)}")
+    solution = part.run(solve, problem, start, **options)
+    return solution._replace(x=like(solution.x, start))
 
 
 def _certified(solution: Solution, tol: float, M: Array, primal: Array, value: Array) -> Metrics:

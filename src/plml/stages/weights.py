@@ -1,7 +1,7 @@
 """Stage 1: smooth local linear weights (equation 4, Algorithm 1)."""
 
 from copy import copy
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -148,7 +148,7 @@ class WeightProblem:
         return row_dot(gradient, W) - namespace(gradient).min(gradient, axis=1)
 
     def _row_floors(self) -> Array:
-        """g >= 0; where it vanishes (all rows equal), only rounding of this size is left."""
+        """Where g >= 0 vanishes (all rows equal), only rounding of this size is left."""
         xp = namespace(self.B)
         scale = self.constant + xp.sum(xp.abs(self.B), axis=1)
         return np.finfo(float).eps * scale + np.finfo(float).tiny
@@ -281,9 +281,7 @@ def learn_weights(
     if solver == "fista":
         options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback}
         with one_blas_thread():  # n x m x m products
-            return checkpoint.solver("weights").run(
-                partial(fista, problem, problem.start(), **options)
-            )
+            return checkpoint.solver("weights").run(fista, problem, problem.start(), **options)
     if is_tensor(problem.B) or problem.B.size <= _WORTH_SHARING:
         return _in_phases(problem, tol, max_iter, callback, checkpoint)
     # Keep the neighbours of a row near it in memory, so that they are still in the cache.
@@ -310,16 +308,15 @@ def _in_phases(
             start = solution.x
             if solution.history:
                 start = project_simplex(xp.astype(start, dtype))
-            solve = partial(
+            later = checkpoint.solver(f"weights in {dtype_name(dtype)}").run(
                 accelerated,
                 RowWeightProblem(problem, dtype, threads),
                 xp.astype(start, dtype),
                 tol=goal,
-                # No iteration if the solution in the last precision is good enough.
+                # After an interruption only the certificate is computed.
                 max_iter=0 if solution.interrupted else max_iter - solution.n_iter,
                 callback=counting_on(callback, solution),
             )
-            later = checkpoint.solver(f"weights in {dtype_name(dtype)}").run(solve)
             solution = solution.followed_by(later._replace(x=like(later.x, start, dtype)))
     return solution
 
