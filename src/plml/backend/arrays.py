@@ -161,11 +161,8 @@ def row_dot(a: Array, b: Array) -> Array:
 
 def total(x: Array) -> Array:
     """The sum of all entries, accumulated in float64, as a number on the device."""
-    if is_tensor(x):
-        import torch
-
-        return x.sum(dtype=torch.float64)
-    return np.sum(x, dtype=np.float64)
+    xp = namespace(x)
+    return xp.sum(x, dtype=xp.float64)
 
 
 def fetch(*values: Array) -> list[Any]:
@@ -319,19 +316,30 @@ class Edges:
         """Values of the pairs in the order and dtype that the products need."""
         return namespace(values).astype(values[self._order], dtype, copy=False)
 
-    def half_laplacian(self, entries: Array, x: Array, rows: slice) -> Array:
-        """Some rows of (D / 2 - S) x, with S this matrix and D the diagonal of its row sums."""
+    def half_laplacian(
+        self, entries: Array, x: Array, team: ThreadTeam, blocks: list[slice]
+    ) -> Array:
+        """(D / 2 - S) x with S this matrix and D the diagonal of its row sums, block by block."""
+        result = namespace(x).empty_like(x)
+
+        def fill(rows: slice) -> None:
+            sums, product = self._product(entries, x, rows)
+            result[rows] = 0.5 * sums[:, None] * x[rows] - product
+
+        team.map(fill, blocks)
+        return result
+
+    def _product(self, entries: Array, x: Array, rows: slice) -> tuple[Array, Array]:
+        """Row sums of some rows of the matrix, and those rows of its product with x."""
         first, last = (int(self._starts[row]) for row in (rows.start, rows.stop))
         indptr = self._indptr[rows.start : rows.stop + 1] - first
         parts = (entries[first:last], self._indices[first:last], indptr)
         shape = (rows.stop - rows.start, self.n)
-        if is_tensor(x):
-            matrix = _tensor_csr(*parts, shape)
-            sums = matrix @ x.new_ones(self.n)
-        else:
+        if not is_tensor(x):
             matrix = sparse.csr_array(parts, shape=shape)
-            sums = np.asarray(matrix.sum(axis=1)).ravel()
-        return 0.5 * sums[:, None] * x[rows] - matrix @ x
+            return np.asarray(matrix.sum(axis=1)).ravel(), matrix @ x
+        matrix = _tensor_csr(*parts, shape)
+        return matrix @ x.new_ones(self.n), matrix @ x
 
     def transposed_product(self, values: Array, entries: Array, x: Array) -> Array:
         """The transposed matrix times x; the values are those of the entries."""

@@ -1,4 +1,8 @@
-"""Squared distances between given pairs, from the definition, in float64 and bounded memory."""
+"""Squared distances between given pairs, from the definition, in float64 and bounded memory.
+
+Row i of ``candidates``, a (q, c) integer array, are rows j of X, an (n, d) array, to measure from
+row i of the queries Q, a (q, d) array; the distances are (q, c) float64 arrays.
+"""
 
 import numpy as np
 
@@ -44,18 +48,7 @@ def measured(squared: Array, euclidean: Array, Q: Array, traces: Array | float) 
 
 
 def euclidean_pairs(Q: Array, X: Array, candidates: Array) -> Array:
-    """||q_i - x_j||^2 for j in row i of candidates.
-
-    Parameters
-    ----------
-    Q : (q, d) array
-    X : (n, d) array
-    candidates : (q, c) integer array
-
-    Returns
-    -------
-    (q, c) float64 array
-    """
+    """||q_i - x_j||^2 for j in row i of candidates."""
     xp = namespace(X)
     result = xp.empty(candidates.shape, dtype=xp.float64, device=device(X))
     for block in row_blocks(len(Q), candidates.shape[1] * X.shape[1], X):
@@ -71,15 +64,8 @@ def local_pairs(Q: Array, weights: Array, M: Array, X: Array, candidates: Array)
 
     Parameters
     ----------
-    Q : (q, d) array
     weights : (q, m) array
     M : (m, d, d) array
-    X : (n, d) array
-    candidates : (q, c) integer array
-
-    Returns
-    -------
-    (q, c) float64 array
     """
     xp, d = namespace(X), X.shape[1]
     result = xp.empty(candidates.shape, dtype=xp.float64, device=device(X))
@@ -95,15 +81,8 @@ def grouped_pairs(Q: Array, M: Array, groups: Array, X: Array, candidates: Array
 
     Parameters
     ----------
-    Q : (q, d) array
     M : (m, d, d) array
     groups : (n,) integer array
-    X : (n, d) array
-    candidates : (q, c) integer array
-
-    Returns
-    -------
-    (q, c) float64 array
     """
     result = np.empty(candidates.shape)
     for block in row_blocks(len(Q), 2 * candidates.shape[1] * X.shape[1]):

@@ -114,12 +114,7 @@ class PairOperator:
         xp, d = namespace(self.X), self.X.shape[1]
         entries = self._edges.entries(s, self.X.dtype)
         # sum_p w_p (x_i - x_j)(x_i - x_j)^T = G + G^T with G = X^T (D_i/2 + D_j/2 - S) X.
-        out_edges = xp.empty_like(self.X)
-
-        def fill(rows: slice) -> None:
-            out_edges[rows] = self._edges.half_laplacian(entries, self.X, rows)
-
-        self.team.map(fill, self._blocks)
+        out_edges = self._edges.half_laplacian(entries, self.X, self.team, self._blocks)
         in_edges = 0.5 * self._edges.transposed_product(s, entries, self.weights)
         G = xp.zeros((self.n_bases, d, d), dtype=xp.float64, device=device(self.X))
         if self._narrow:

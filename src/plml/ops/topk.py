@@ -48,15 +48,11 @@ class Measured(NamedTuple):
 
     def _each(self, change: Callable[..., Array], *others: "Measured") -> "Measured":
         """Every array changed, together with its counterparts in the others."""
+        squared, rounding, then = zip(self, *others, strict=True)
         return Measured(
-            *(
-                None
-                if parts[0] is None
-                else parts[0]._each(change, *parts[1:])
-                if isinstance(parts[0], Measured)
-                else change(*parts)
-                for parts in zip(self, *others, strict=True)
-            )
+            change(*squared),
+            None if self.rounding is None else change(*rounding),
+            None if self.then is None else self.then._each(change, *then[1:]),
         )
 
 
