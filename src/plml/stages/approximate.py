@@ -104,8 +104,8 @@ class ApproximateNeighbors(Neighbors):
         def exactly(rows: np.ndarray) -> np.ndarray:
             return others[nearest_rows(X[others], X[members[rows]], k)]
 
-        most_cells = max((file.n_cells for _, file in other_groups), default=1)
-        return _calibrated(len(members), k, search, exactly, most_cells)
+        most = max((file.n_cells for _, file in other_groups), default=1)
+        return _calibrated(len(members), k, search, exactly, most)
 
 
 def _own_neighbors(X: np.ndarray, file: InvertedFile, k: int) -> SearchResult:
@@ -140,7 +140,7 @@ def _calibrated(
     k: int,
     search: Callable[[np.ndarray, int], np.ndarray],
     exactly: Callable[[np.ndarray], np.ndarray],
-    most_cells: int,
+    most: int,
 ) -> SearchResult:
     """Search in as many cells as a sample of the n rows needs for the target recall.
 
@@ -155,9 +155,9 @@ def _calibrated(
     while True:
         hits = truth[:, :, None] == search(sample, n_cells)[:, None, :]
         recall = float(np.mean(hits.any(axis=2)))
-        if recall >= TARGET_RECALL or n_cells >= most_cells:
+        if recall >= TARGET_RECALL or n_cells >= most:
             break
-        n_cells = min(2 * n_cells, most_cells)
+        n_cells = min(2 * n_cells, most)
     found = search(rows, n_cells)
     short = np.flatnonzero((found < 0).any(axis=1))
     if len(short):

@@ -118,7 +118,7 @@ class Neighbors(Protocol):
     recall: dict[str, float]  # by purpose, the share of the true neighbours that were found
 
     def graph(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances and indices of the k nearest rows, or of all others if they are fewer."""
+        """Squared distances and indices of the k nearest rows, or of all others if fewer."""
 
     def targets(self, k: int) -> np.ndarray:
         """The k nearest in a row's own class, (n, k), -1 where there are too few."""
