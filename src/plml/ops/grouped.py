@@ -27,6 +27,7 @@ from plml.backend.arrays import (
     team_for,
 )
 from plml.backend.threads import SERIAL, ThreadTeam
+from plml.ops.pairs import Pairs
 from plml.ops.projections import PsdMatrices, as_psd_matrices
 
 #: Elements of X in a block of rows: a few megabytes, so that it stays in the cache.
@@ -42,7 +43,7 @@ class _Piece(NamedTuple):
     n_members: int
 
 
-class GroupedPairs:
+class GroupedPairs(Pairs):
     """The operator A above for fixed data, groups and pairs.
 
     Parameters
@@ -84,7 +85,6 @@ class GroupedPairs:
         self._runs = [[pieces[k] for k in run] for run in runs if len(run)]
 
     def astype(self, dtype: Any) -> "GroupedPairs":
-        """The same operator with its products in another dtype."""
         other = copy(self)
         other.X = namespace(self.X).astype(self.X, dtype, copy=False)
         return other
@@ -96,7 +96,6 @@ class GroupedPairs:
         return other
 
     def distances(self, M: Array | PsdMatrices) -> Array:
-        """A M, an (n_pairs,) float64 array, for M of shape (n_groups, d, d)."""
         xp, place = namespace(self.X), device(self.X)
         M, factors = as_psd_matrices(M)
         if self._basis is not None:
@@ -112,7 +111,6 @@ class GroupedPairs:
         return result
 
     def scatter(self, s: Array) -> Array:
-        """A* s, an (n_groups, d, d) float64 array, for s of shape (n_pairs,)."""
         xp, d = namespace(self.X), self.X.shape[1]
         entries = self._edges.entries(s, self.X.dtype)
         # sum_p s_p (x_i - x_j)(x_i - x_j)^T = G + G^T with G = X^T (D_i/2 + D_j/2 - S) X.

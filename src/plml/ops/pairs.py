@@ -44,10 +44,7 @@ class Pairs(Protocol):
 
     X: Array
     team: ThreadTeam
-
-    @property
-    def n_bases(self) -> int:
-        """The number m of metrics."""
+    n_bases: int  # m
 
     def astype(self, dtype: Any) -> "Pairs":
         """The same operator with its products in another dtype."""
@@ -59,7 +56,7 @@ class Pairs(Protocol):
         """A M, an (n_pairs,) float64 array, for M of shape (m, d, d)."""
 
 
-class PairOperator:
+class PairOperator(Pairs):
     """The operator A above for fixed data, weights and pairs.
 
     Parameters
@@ -79,6 +76,7 @@ class PairOperator:
         self.pairs = pairs
         self.team = team_for(X, team)
         n, d = X.shape
+        self.n_bases = weights.shape[1]
         self._edges = Edges(pairs, n, X)
         self._ends = like(np.ascontiguousarray(pairs.T), X)
         self._narrow = d <= _NARROW
@@ -97,20 +95,13 @@ class PairOperator:
             (b, range(run[0], run[-1] + 1)) for b in range(self.n_bases) for run in runs if len(run)
         ]
 
-    @property
-    def n_bases(self) -> int:
-        """The number m of basis metrics."""
-        return self.weights.shape[1]
-
     def astype(self, dtype: Any) -> "PairOperator":
-        """The same operator with its products in another dtype."""
         xp, other = namespace(self.X), copy(self)
         parts = (self.X, self.weights)
         other.X, other.weights = (xp.astype(part, dtype, copy=False) for part in parts)
         return other
 
     def scatter(self, s: Array) -> Array:
-        """A* s, an (m, d, d) float64 array, for s of shape (n_pairs,)."""
         xp, d = namespace(self.X), self.X.shape[1]
         entries = self._edges.entries(s, self.X.dtype)
         # sum_p w_p (x_i - x_j)(x_i - x_j)^T = G + G^T with G = X^T (D_i/2 + D_j/2 - S) X.
@@ -131,7 +122,6 @@ class PairOperator:
         return G + xp.matrix_transpose(G)
 
     def distances(self, M: Array | PsdMatrices) -> Array:
-        """A M, an (n_pairs,) float64 array, for M of shape (m, d, d)."""
         xp = namespace(self.X)
         M, factors = as_psd_matrices(M)
         M = xp.astype(M, self.X.dtype, copy=False)

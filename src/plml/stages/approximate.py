@@ -38,12 +38,7 @@ class SearchResult(NamedTuple):
 class ApproximateNeighbors(Neighbors):
     """Neighbours in the nearest cells of inverted files, one of all rows and one per class.
 
-    Distances are exact.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    y : (n,) class codes
+    Distances are exact. X is an (n, d) array, y (n,) class codes.
     """
 
     def __init__(self, X: np.ndarray, y: np.ndarray) -> None:

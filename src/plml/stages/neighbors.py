@@ -13,14 +13,10 @@ from plml.ops.topk import InnerProductIndex, Measured, PairwiseDistances, sorted
 
 
 class EuclideanIndex:
-    """Rows ready for exact search.
+    """The rows of X, an (n, d) array, ready for exact search.
 
     ||q - x||^2 = ||q||^2 - <(2q, -1), (x, ||x||^2)>, relative to the mean and in units that keep
     the terms near one; the unit is a power of two, so that scaling a distance is exact.
-
-    Parameters
-    ----------
-    X : (n, d) array
     """
 
     def __init__(self, X: Array) -> None:
@@ -56,12 +52,7 @@ class EuclideanIndex:
 
 
 class ApproximateIndex:
-    """``EuclideanIndex`` by a walk along a navigable graph; what it finds is measured exactly.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    """
+    """``EuclideanIndex`` by a walk along a navigable graph; what it finds is measured exactly."""
 
     def __init__(self, X: np.ndarray) -> None:
         self.X = X
@@ -128,13 +119,7 @@ class Neighbors(Protocol):
 
 
 class ExactNeighbors(Neighbors):
-    """Neighbours by exact search.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    y : (n,) class codes
-    """
+    """Neighbours among the rows of X, (n, d), with class codes y, (n,), by exact search."""
 
     def __init__(self, X: Array, y: np.ndarray) -> None:
         self.X = X

@@ -1,6 +1,9 @@
 """Prediction: neighbours under the local metric as a maximum inner product search, and the vote.
 
 d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_j^T M_b x_j
+
+X are the training instances, an (n, d) array, Q queries (q, d), weights (q, m) those of the
+queries, and M basis metrics (m, d, d).
 """
 
 import numpy as np
@@ -44,11 +47,7 @@ def query_vectors(X: Array, weights: Array, M: Array) -> Array:
 class LocalMetricIndex:
     """Training instances ready for exact search under the queries' local metrics.
 
-    Parameters
-    ----------
-    X : (n, d) array
-    M : (m, d, d) array
-    squares : (n, m) float64 array x_j^T M_b x_j relative to the mean of X, if it is known
+    ``squares`` are x_j^T M_b x_j relative to the mean of X, an (n, m) float64 array, if known.
     """
 
     def __init__(self, X: Array, M: Array, squares: Array | None = None) -> None:
@@ -74,13 +73,8 @@ class LocalMetricIndex:
     ) -> tuple[Array, Array]:
         """Squared distances and indices of the nearest instances under each query's own metric.
 
-        Equal distances are in Euclidean order; where the metric vanishes, all are equal.
-
-        Parameters
-        ----------
-        Q : (q, d) array
-        weights : (q, m) array
-        n_neighbors, own : as in ``InnerProductIndex.search``
+        Equal distances are in Euclidean order; where the metric vanishes, all are equal. The
+        other arguments are those of ``InnerProductIndex.search``.
         """
         xp = namespace(Q)
         curved = self.curved(weights)
@@ -136,11 +130,6 @@ class ApproximateMetricIndex:
 
     The inner products become Euclidean distances in one more dimension. What the walk finds is
     measured exactly, so distances are right, but neighbours may be missed.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    M : (m, d, d) array
     """
 
     def __init__(self, X: np.ndarray, M: np.ndarray) -> None:
@@ -176,13 +165,7 @@ class TrainingMetricIndex:
 
     The roles are reversed: d^2 = q_g(x) - <(2 M_g x_j, -x_j^T M_g x_j), (x, 1)> with
     q_g(x) = x^T M_g x, so the index vectors are (2 M_g x_j, -e_g, -x_j^T M_g x_j) and the query
-    vectors (x, q(x), 1).
-
-    Parameters
-    ----------
-    X : (n, d) array
-    groups : (n,) integer array
-    M : (m, d, d) array
+    vectors (x, q(x), 1). The groups are an (n,) integer array.
     """
 
     def __init__(self, X: np.ndarray, groups: np.ndarray, M: np.ndarray) -> None:
@@ -224,10 +207,6 @@ class OwnMetricIndex:
 
     is a lower bound on all distances that takes a fraction of n d^2 operations; only instances that
     it cannot exclude are measured.
-
-    Parameters
-    ----------
-    X : (n, d) array
     """
 
     def __init__(self, X: np.ndarray) -> None:
@@ -240,14 +219,7 @@ class OwnMetricIndex:
     def search(
         self, Q: np.ndarray, metrics: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances and indices of the nearest instances, nearest first.
-
-        Parameters
-        ----------
-        Q : (q, d) array
-        metrics : (q, d, d) array
-        n_neighbors, own : as in ``InnerProductIndex.search``
-        """
+        """Squared distances and indices of the nearest instances under (q, d, d) metrics."""
         squared = np.empty((len(Q), n_neighbors))
         indices = np.empty((len(Q), n_neighbors), dtype=np.int64)
         all_rows = np.arange(len(self.X))
