@@ -194,11 +194,19 @@ def test_a_run_that_was_cut_short_goes_on_along_the_same_iterates(quadratic, nam
 def test_the_best_point_survives_an_interruption(quadratic):
     """A state whose best point is not its last one is resumed with both."""
     shelf = Shelf(3)
-    projected_lbfgs(quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=1e-7, max_iter=40, checkpoint=shelf)
+    projected_lbfgs(
+        quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=1e-7, max_iter=40, checkpoint=shelf
+    )
     best = {"best_x": np.full(20, 0.25), "best_value": -7.0, "best_gap": 1e-12, "best_at": 2}
     shelf.state.update({key: np.array(value) for key, value in best.items()})
     found = projected_lbfgs(
-        quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=0.0, max_iter=30, patience=3, checkpoint=shelf
+        quadratic,
+        np.zeros(20),
+        bounds=(0.0, 1.0),
+        tol=0.0,
+        max_iter=30,
+        patience=3,
+        checkpoint=shelf,
     )
     np.testing.assert_array_equal(found.x, best["best_x"])
     assert (found.value, found.gap) == (-7.0, 1e-12)

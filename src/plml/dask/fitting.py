@@ -13,6 +13,7 @@ from distributed import Future
 from sklearn.utils import check_random_state
 
 from plml.backend.arrays import is_collection
+from plml.backend.progress import plan, work
 from plml.dask.anchors import distributed_anchors
 from plml.dask.cluster import Cluster, connected, offsets_of, pick
 from plml.dask.data import Table, read_table
@@ -31,10 +32,9 @@ from plml.dask.queries import ShardedQueries, TrainingSide, training_squares
 from plml.dask.shards import FEWEST_ROWS, Shard, Shards, make_shards, n_shards_for
 from plml.dask.weights import LearnedWeights, learn_weights
 from plml.estimators._callbacks import begin_fit, end_fit, with_callbacks
+from plml.estimators._fitted_state import refitted
 from plml.estimators._large_margin import METRICS
 from plml.estimators._smooth import WEIGHTS
-from plml.estimators._fitted_state import refitted
-from plml.backend.progress import plan, work
 from plml.solvers.problem import history_arrays
 from plml.stages.approximate import APPROXIMATE_FROM, MOST_CLASSES
 from plml.stages.graph import SCALE_NEIGHBOR

@@ -20,7 +20,6 @@ def learn_metrics(
     callback: Callback | None,
 ) -> Metrics:
     """Basis metrics with a relative duality gap of at most ``tol``."""
-
     return certified_metrics(
         dual,
         _minimize,

@@ -13,12 +13,12 @@ from plml.backend.arrays import is_collection
 from plml.dask.data import row_blocks
 from plml.dask.neighbors import Near, nearest_of
 from plml.dask.shards import Shard
-from plml.validation import column_names, positive_integer, query_data
 from plml.ops.topk import Measured, neighbor_order
 from plml.stages.graph import SCALE_NEIGHBOR
 from plml.stages.neighbors import euclidean_neighbors
 from plml.stages.search import LocalMetricIndex, index_vectors, vote
 from plml.stages.weights import QueryWeightProblem, learn_query_weights, query_similarity
+from plml.validation import column_names, positive_integer, query_data
 
 #: Queries that are searched together.
 _QUERY_ROWS = 2**14
