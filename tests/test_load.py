@@ -181,7 +181,7 @@ def test_refits_leave_nothing_behind(iris):
         model.fit(X, y).predict(X)
     gc.collect()
     kept = [thing for thing in gc.get_objects() if type(thing).__name__ == "LocalMetricIndex"]
-    mine = model._placed(X).metric_index
+    mine = model._metric.indexes_on(X).metric_index
     assert [index is mine for index in kept if np.array_equal(index.X, X)] == [True]
     rows = [thing for thing in gc.get_objects() if isinstance(thing, dict) and "_fit_X" in thing]
     assert sum(np.array_equal(state["_fit_X"], X) for state in rows) == 1
