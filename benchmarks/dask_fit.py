@@ -224,12 +224,12 @@ def traffic(n: int, n_landmarks: int) -> dict[str, Any]:
 
 
 #: Assumptions of the prediction.
-WORKERS, CORES, NETWORK, TASK = 100, 16, 1.25e9, 1e-3  # bytes and tasks a second
+WORKERS, CORES, NETWORK, TASK = 100, 16, 1.25e9, 1e-3  # bytes and tasks per second
 SHARDS = 4 * WORKERS
 ROWS, FEATURES, BASES = 10**8, 256, 20
 #: Rows of the overhead run that the seconds are from; stage 1 is on all of them.
 BASIS = 200_000
-#: Bytes of a row in stage 2 beside its features: six pairs and nine triplets with their places in
+#: Bytes of a row in stage 2 besides its features: six pairs and nine triplets with their places in
 #: the operator, gammas and gradients of two points in float64, ten pairs of vectors in float32.
 ROW_BYTES = 6 * 64 + 9 * 24 + 4 * 9 * 8 + 20 * 9 * 4
 HALO = 1.3  # rows of a shard with those that it reads of others, more where shards are small
@@ -242,7 +242,7 @@ FAN = 8
 def predicted(known: dict[str, Any]) -> dict[str, Any]:
     """Seconds, bytes and memory of a fit of ROWS x FEATURES on WORKERS.
 
-    Core seconds a row and iteration are those measured; products grow with d^2, searches with
+    Core seconds per row and iteration are those measured; products grow with d^2, searches with
     d sqrt(n), the rest not at all. Messages take the network's time for their bytes and the
     scheduler's for their number. All rows are searched twice, among all and among the landmarks;
     in the worst case every shard looks into every other. A worker holds its rows in float32 with

@@ -32,8 +32,8 @@ from stopwatch import product_rate, seconds_of, stage_seconds
 
 
 def measured_rates(X: np.ndarray, device: str) -> dict[str, float]:
-    """The best of many: float32 flops a second of the products of stage 2 and of the searches,
-    and bytes a second of a copy.
+    """The best of many: float32 flops per second of the products of stage 2 and of the searches,
+    and bytes per second of a copy.
     """
     placed = to_device(X, device)
     copies = [seconds_of(lambda: placed + 0.0, device)[0] for _ in range(20)]

@@ -42,13 +42,13 @@ def stage_seconds(device: str = "cpu") -> Iterator[dict[str, list[float]]]:
 
 
 def product_rate(a: Array, b: Array, device: str = "cpu") -> float:
-    """Flops a second of a matrix product, the best of many."""
+    """Flops per second of a matrix product, the best of many."""
     seconds = min(seconds_of(lambda: a @ b, device)[0] for _ in range(20))
     return 2.0 * a.shape[0] * a.shape[1] * b.shape[1] / seconds
 
 
 def single_precision_rate(device: str = "cpu", size: int = 2048) -> float:
-    """Flops a second of a large square product in float32: what the machine can do."""
+    """Flops per second of a large square product in float32: what the machine can do."""
     a = to_device(np.random.default_rng(0).normal(size=(size, size)).astype(np.float32), device)
     return product_rate(a, a, device)
 

@@ -209,7 +209,7 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 
 def pack_bits(values: np.ndarray) -> str:
-    """Booleans as hexadecimal digits, four a digit."""
+    """Booleans as hexadecimal digits, four per digit."""
     return np.packbits(np.asarray(values, dtype=bool)).tobytes().hex()
 
 

@@ -121,7 +121,7 @@ class LocalMetricDisplay:
 
 @dataclass
 class WeightsDisplay:
-    """How the basis metrics share the data: one panel a basis, coloured by its weight.
+    """How the basis metrics share the data: one panel per basis, coloured by its weight.
 
     Attributes
     ----------
@@ -373,7 +373,7 @@ class ExplanationDisplay:
 
     The features that matter most come first. Left: the parts of the squared local distance to a
     neighbour; they add up to it. Right: the
-    share of each feature in the metric at the query, beside its share on average over the data.
+    share of each feature in the metric at the query, next to its share on average over the data.
 
     Attributes
     ----------

@@ -102,7 +102,7 @@ def write_atomically(path: Path, content: str | bytes, previous: Path | None = N
 def exclusively(path: Path) -> Iterator[None]:
     """Whoever reads a file, changes it and replaces it: one at a time, in all processes.
 
-    The lock is on a file beside it, which is there for as long. Where the system has no such locks
+    The lock is on a file next to it, which is there for as long. Where the system has no such locks
     nobody waits.
     """
     if fcntl is None:
@@ -124,7 +124,7 @@ def exclusively(path: Path) -> Iterator[None]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what killed writers of a file left beside it; whoever still writes holds a lock."""
+    """Remove what killed writers of a file left next to it; whoever still writes holds a lock."""
     if fcntl is None:
         return
     path = path.resolve()

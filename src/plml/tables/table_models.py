@@ -70,9 +70,9 @@ class Model:
         Returns
         -------
         explanation : in the features of the classifier
-        parts : one row a case and column: the values here and there, and the part of the column
+        parts : one row per case and column: the values here and there, and the part of the column
             in the squared local distance
-        importance : one row a column: its share of the metric here and on average
+        importance : one row per column: its share of the metric here and on average
         """
         found = self.classifier.explain(self.prepared(row, name), cases)
         here = self.columns.tidy(row, name)
