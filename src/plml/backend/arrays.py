@@ -78,12 +78,9 @@ def check_device(device: str) -> None:
             f"device={device!r}: PyTorch {torch.__version__} finds no GPU; install its CUDA build "
             'and a driver, or use device="cpu"'
         )
-    if (
-        kind == "cuda"
-        and number
-        and not (number.isdigit() and int(number) < torch.cuda.device_count())
-    ):
-        raise ValueError(f"device={device!r}: there are {torch.cuda.device_count()} GPUs, from 0")
+    n_gpus = torch.cuda.device_count()
+    if kind == "cuda" and number and not (number.isdigit() and int(number) < n_gpus):
+        raise ValueError(f"device={device!r}: there are {n_gpus} GPUs, numbered from 0")
 
 
 def to_available_device(x: Array, name: str) -> Array:

@@ -117,7 +117,7 @@ class _Work:
         if self._is_broken:
             raise RuntimeError(
                 "this process was forked while another thread was fitting or predicting, so its "
-                'numerical libraries may wait for ever; fork before that, or use the "spawn" or '
+                'numerical libraries may wait forever; fork before that, or use the "spawn" or '
                 '"forkserver" start method of multiprocessing'
             )
         me = get_ident()

@@ -46,7 +46,7 @@ class EuclideanReduction:
         rounding = 4.0 * float(np.finfo(np.float32).eps)
         if (rest < -rounding * self.radius_**2).any():
             raise ValueError(
-                f"row {int(rest.argmin())} is longer than the vectors of fit; fit again on all"
+                f"row {int(rest.argmin())} is longer than the vectors of fit; fit on all of them"
             )
         last = np.sqrt(np.maximum(rest, 0.0)).astype(index_vectors.dtype)
         return np.column_stack([index_vectors, last])

@@ -256,8 +256,7 @@ def learn_metrics(
 
     ``solver="fista"`` is the paper's algorithm from a cold start, its products in the dtype of X.
     ``"auto"`` runs a projected L-BFGS on the same dual from ``gamma``, if given, with float32
-    products as long as they suffice. The certificate is computed in float64 at the matrices that
-    are returned.
+    products as long as they suffice. The certificate is that of the returned matrices, in float64.
 
     Parameters
     ----------

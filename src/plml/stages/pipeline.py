@@ -30,7 +30,7 @@ TRIPLETS, METRICS = "triplets", "stage 2, metrics"
 
 @dataclass(frozen=True)
 class Settings:
-    """What stage 2 minimises, and how far both stages go."""
+    """What stage 2 minimises, and how accurately both stages are solved."""
 
     regularization: float = 1.0
     pull: float = 1.0
@@ -54,7 +54,7 @@ class Weights(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """All that stage 2 needs and ``regularization`` does not change."""
+    """What stage 2 needs and what does not depend on ``regularization``."""
 
     weights: Weights
     triplets: Any
@@ -70,11 +70,11 @@ class Learned(NamedTuple):
 
 
 class Stages(Protocol):
-    """The stages on rows that lie on this machine, on a GPU, or in the shards of a cluster."""
+    """The stages on rows that are on this machine, on a GPU, or in the shards of a cluster."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and features."""
+        """The numbers of rows and features."""
         ...
 
     def graph(self, n_graph_neighbors: int, checkpoint: Checkpointer) -> Any:
@@ -110,7 +110,7 @@ class Stages(Protocol):
         ...
 
     def recall(self, checkpoint: Checkpointer) -> dict[str, float]:
-        """Share of the true neighbours that the searches found, by purpose."""
+        """The share of the true neighbours that the searches found, by purpose."""
         ...
 
     def metrics(
@@ -121,7 +121,7 @@ class Stages(Protocol):
         callback: Callback,
         checkpoint: Checkpointer,
     ) -> Metrics:
-        """Stage 2."""
+        """Stage 2: the basis metrics."""
         ...
 
 
@@ -137,7 +137,7 @@ class SmoothWeighting:
     n_solvers: ClassVar[int] = 1
 
     def learn(self, stages: Stages, settings: Settings, run: Run) -> Weights:
-        """Graph, anchors, weights."""
+        """The weights of the training instances, from the graph and the anchors."""
         with run.stage(NEIGHBORS):
             graph = stages.graph(self.n_graph_neighbors, run.checkpoint)
         with run.stage(ANCHORS):
@@ -199,7 +199,7 @@ def learn(stages: Stages, weighting: Weighting, settings: Settings, run: Run) ->
     Parameters
     ----------
     stages : the rows, and how each stage is computed on them
-    weighting : how the weights of the basis metrics come about
+    weighting : how the weights of the basis metrics are made
     settings : Settings
     run : Run
     """
@@ -225,7 +225,7 @@ def learn_metrics_of(
     run: Run,
     gamma: np.ndarray | None = None,
 ) -> Metrics:
-    """Stage 2, from a warm start where there is one."""
+    """Stage 2, from a warm start if there is one."""
     with run.solver(METRICS, settings.tol, settings.max_iter) as callback:
         return stages.metrics(prepared, settings, gamma, callback, run.checkpoint)
 
