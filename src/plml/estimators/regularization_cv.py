@@ -70,7 +70,7 @@ class RegularizationCV(ClassifierMixin, BaseEstimator):
         with run.shown():
             rows = to_available_device(rows, model.device)
             selection = select_regularization(
-                model._recipe(1.0),
+                model._recipe(),
                 inside(rows, span_of(rows)),
                 codes,
                 self.regularizations,
