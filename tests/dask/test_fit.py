@@ -12,9 +12,9 @@ from plml import PLML, PLMLCV
 from plml.dask import collect, fit
 from plml.dask.cells import CellIndex
 from plml.dask.cluster import Cluster
-from plml.dask.data import read_table
-from plml.dask.neighbors import Wanted, find_neighbors
+from plml.dask.sharded_neighbors import Wanted, find_neighbors
 from plml.dask.shards import Scaling, Shard, make_shards
+from plml.dask.training_blocks import read_table
 from recorder import Recorder
 
 PARAMETERS = {"n_bases": 5, "regularization": 3.0, "random_state": 0}
@@ -100,7 +100,7 @@ class TestSameFit:
         X, y, Q, _ = digits
         model = PLML(**PARAMETERS, tol=1e-1, query_weights=query_weights)
         fit(model, *blocks(X, y), n_shards=20)
-        assert len(model._sharded.side.shards) == 20
+        assert len(model._training.shards) == 20
         remote = model.kneighbors(Q[:60], 9), model.predict(Q), model.local_weights(Q[:60])
         collect(model)
         for there, here in zip(remote[0], model.kneighbors(Q[:60], 9), strict=True):
@@ -238,9 +238,9 @@ class TestModel:
     def test_training_data_elsewhere(self, both, tmp_path):
         _, there = both
         for use in (there.explain, there.index_vectors, lambda: there.kneighbors(None, 1)):
-            with pytest.raises(ValueError, match=r"plml\.distributed\.collect"):
+            with pytest.raises(ValueError, match=r"plml\.dask\.collect"):
                 use()
-        with pytest.raises(ValueError, match=r"plml\.distributed\.collect"):
+        with pytest.raises(ValueError, match=r"plml\.dask\.collect"):
             plml.save(there, tmp_path / "model.skops")
 
     def test_a_later_fit_on_this_machine(self, client, digits):

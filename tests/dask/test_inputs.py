@@ -12,18 +12,19 @@ from distributed import Client, LocalCluster, default_client
 
 from plml import PLML
 from plml.dask import collect, fit
-from plml.dask.anchors import _sampled, distributed_anchors
 from plml.dask.cluster import Cluster
-from plml.dask.data import read_table
-from plml.dask.queries import (
-    Rule,
-    _euclidean,
-    _local,
-    _numbers,
-    _weights_of,
+from plml.dask.sharded_metric import (
+    contenders_in,
+    neighborhood_in,
     training_squares,
+    voters_among,
+    weights_from,
 )
-from plml.dask.shards import Shard
+from plml.dask.sharded_stages import ShardedStages, sampled_rows
+from plml.dask.shards import Shard, make_shards
+from plml.dask.sums import stacked
+from plml.dask.training_blocks import read_table
+from plml.solvers.problem import NO_CHECKPOINT
 
 QUICK = {"n_bases": 2, "regularization": 50.0, "tol": 0.1, "random_state": 0}
 NAMES = list("abcd")
@@ -120,12 +121,12 @@ class TestQueries:
         table = frame(60)
         X, y = table[NAMES].to_numpy(), (table["label"] == "up").to_numpy().astype(int)
         here = PLML(**QUICK, query_weights="optimize").fit(X, y)
-        Q, rule = X[:20] + 0.3, Rule.of(here)
+        Q, rule = X[:20] + 0.3, here._metric.rule.rule
         near = [
-            _euclidean(Q, Shard(X[i], y[i], i, 0 * i), here.weights_[i], here._scales[i], rule)
+            neighborhood_in(Q, Shard(X[i], y[i], i, 0 * i), here.weights_[i], here._scales[i], 7)
             for i in np.array_split(np.arange(60), 20)
         ]
-        found = _weights_of(Q, near, rule).compute(scheduler="sync")
+        found = weights_from(Q, near, rule.n_near, rule)
         np.testing.assert_allclose(found, here.local_weights(Q), atol=1e-8)
 
     def test_equal_distances_go_to_the_euclidean_order(self):
@@ -133,19 +134,18 @@ class TestQueries:
         rng = np.random.default_rng(0)
         X, y = rng.integers(0, 3, size=(300, 4)).astype(float), np.arange(300) % 2
         M = np.diag([1.0, 0.0, 0.0, 0.0])[None]
-        rule = Rule.of(PLML(**QUICK).fit(X, y))._replace(M=M)
         rows = rng.permutation(300)  # the shards hold neighbouring rows, in no order of the user
         shards = [Shard(X[i], y[i], i, 0 * i) for i in np.array_split(rows, 4)]
         near = [
-            _local(X[:30], np.ones((30, 1)), shard, training_squares(shard, M), rule, 7)
+            contenders_in(X[:30], np.ones((30, 1)), shard, training_squares(shard, M), M, 7)
             for shard in shards
         ]
-        found = _numbers(near, 7).compute(scheduler="sync")
-        np.testing.assert_array_equal(found[:, :7], 0.0)
+        found = voters_among(near, 7)
+        np.testing.assert_array_equal(found.squared, 0.0)
         for i in range(30):
             squared = (X - X[i]) ** 2
             expected = np.lexsort((np.arange(300), squared.sum(axis=1), squared[:, 0]))[:7]
-            np.testing.assert_array_equal(found[i, 7:], expected)
+            np.testing.assert_array_equal(found.rows[i], expected)
 
 
 def test_flat_metrics_in_small_units(client):
@@ -154,7 +154,7 @@ def test_flat_metrics_in_small_units(client):
     X, y = 1e-9 * rng.normal(size=(300, 4)), rng.integers(0, 2, size=300)
     parts = da.from_array(X, chunks=(75, -1)), da.from_array(y, chunks=75)
     model = fit(PLML(n_bases=2, random_state=0, tol=1e-1), *parts, n_shards=4)
-    assert len(model._sharded.side.shards) == 4
+    assert len(model._training.shards) == 4
     model.basis_metrics_ = np.zeros_like(model.basis_metrics_)
     found = model.kneighbors(X[:30] + 1e-10, 3, return_distance=False)
     distances = np.linalg.norm(X[None] - (X[:30] + 1e-10)[:, None], axis=2)
@@ -163,18 +163,28 @@ def test_flat_metrics_in_small_units(client):
 
 def test_anchors_of_a_sample_of_rows_in_turn(client, monkeypatch):
     """Classes that take turns: every other row would be of one class."""
-    monkeypatch.setattr("plml.dask.anchors.MOST_ROWS", 200)
+    monkeypatch.setattr("plml.dask.sharded_stages.MOST_CLUSTERED", 200)
     X = np.arange(400.0)[:, None] % 2 + np.linspace(0, 0.01, 400)[:, None]
     cluster = Cluster(client)
     table = read_table(cluster, da.from_array(X, chunks=(80, -1)), np.arange(400) % 2)
-    rng = np.random.RandomState(0)
-    blocks, sizes = _sampled(cluster, table, rng)
-    sample = np.concatenate(client.gather(blocks))[:, 0]
-    assert len(sample) == sum(sizes) == 200
+    stages = ShardedStages(
+        cluster,
+        table,
+        make_shards(cluster, table, 3, seed=0),
+        exact=True,
+        n_targets=3,
+        n_impostors=3,
+        n_landmarks=400,
+        seed=0,
+    )
+    chosen = stacked(client.gather(sampled_rows(cluster, stages.shards, 200, seed=0)))
+    np.testing.assert_array_equal(X[chosen.rows], chosen.X)
+    sample = chosen.X[:, 0]
+    assert len(sample) == 200
     assert set(sample) < set(X[:, 0])
     assert len(set(sample)) == 200
     assert 70 < (sample > 0.5).sum() < 130
-    anchors = distributed_anchors(cluster, table, 2, 0)
+    anchors = stages.anchors(2, 0, NO_CHECKPOINT)
     np.testing.assert_allclose(np.sort(anchors[:, 0]), [0.005, 1.005], atol=0.002)
 
 
@@ -252,7 +262,7 @@ def test_more_shards_than_make_sense(client):
     table = frame()
     its = PLML(**QUICK)
     fit(its, dd.from_pandas(table[NAMES], npartitions=3), table["label"], n_shards=10**6)
-    assert len(its._sharded.side.shards) <= 8
+    assert len(its._training.shards) <= 8
 
 
 def test_other_clusters(client):

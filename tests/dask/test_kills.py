@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import contextmanager
 from threading import Timer
 
 import dask.array as da
@@ -10,6 +11,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from plml import PLML
+from plml.stages.run import Run
 
 PARAMETERS = {"n_bases": 4, "regularization": 10.0, "tol": 1e-3, "random_state": 0}
 
@@ -44,19 +46,14 @@ def test_a_killed_worker_does_not_change_the_objective(digits, stage, iteration,
         Client(cluster) as client,
     ):
         killer = Killer(client, stage, iteration)
-        watched = PLML._stage
+        watched = Run.solver
 
-        def killing(self, name, tol):
-            from contextlib import contextmanager
+        @contextmanager
+        def killing(self, name, tol, max_iter):
+            with watched(self, name, tol, max_iter) as callback:
+                yield lambda record: (killer(name, record), callback(record))[1]
 
-            @contextmanager
-            def around():
-                with watched(self, name, tol) as callback:
-                    yield lambda record: (killer(name, record), callback(record))[1]
-
-            return around()
-
-        monkeypatch.setattr(PLML, "_stage", killing)
+        monkeypatch.setattr(Run, "solver", killing)
         model = PLML(**PARAMETERS).fit(
             da.from_array(X, chunks=(250, -1)), da.from_array(y, chunks=250)
         )

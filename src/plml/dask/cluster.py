@@ -36,6 +36,8 @@ _LIBRARIES = 2**28
 _FREE_SHARE = 0.25
 #: The part of it for arrays that are cut into blocks.
 _BLOCK_SHARE = 0.05
+#: Bytes that are sent to the scheduler at a time.
+_LARGEST_MESSAGE = 2**22
 #: Seconds that a cluster may take to get its first worker.
 _PATIENCE = 60
 #: The cluster that is started where a user has none; one a process.
@@ -86,14 +88,13 @@ class Cluster:
         self._pieces = Stage(Progress())  # not shown
 
     @contextmanager
-    def doing(self, name: str, solver: str | None = None) -> Iterator[None]:
-        """Tasks carry the name of the stage on the dashboard; most of it may be a solver's."""
+    def doing(self, name: str) -> Iterator[None]:
+        """Tasks carry the name of the stage on the dashboard."""
         before = self.stage, self._pieces
         try:
             with span(name), stage(name, named=False) as its:
-                its.plan({"pieces": 1, **({solver: 9} if solver else {})})
-                self.stage, self._pieces = name, its.part("pieces", named=False)
-                self._pieces.report(name, 0.0)
+                self.stage, self._pieces = name, its
+                its.report(name, 0.0)
                 yield
         finally:
             self.stage, self._pieces = before
@@ -119,6 +120,11 @@ class Cluster:
     def put(self, value: Any) -> Future:
         """A value that many tasks want."""
         return self.submit(_itself, value)
+
+    def put_rows(self, array: np.ndarray) -> Future:
+        """The same for an array of many rows, which is sent in pieces."""
+        n_pieces = -(-max(array.nbytes, 1) // _LARGEST_MESSAGE)
+        return self.submit(np.concatenate, [self.put(p) for p in np.array_split(array, n_pieces)])
 
     def gather(self, futures: Any) -> Any:
         """What futures hold, on the driver."""
@@ -172,10 +178,6 @@ class Cluster:
             _with_workers(self.client)
             info = look()
         return info
-
-    def memory(self) -> float:
-        """The same, of all threads together."""
-        return self.memory_a_thread() * len(self.workers())
 
 
 def _run(mebibytes: float | None, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,7 +1,7 @@
 """Stage 1 on landmarks: weights are learned on some of the rows and extended to the others.
 
 The extension is the rule for new points: equation 4 of a row alone, the weights of the landmarks
-around it given. What an iteration moves then depends on the landmarks, not on the rows.
+around it given. Stage 1 then takes the memory of the landmarks, however many rows there are.
 """
 
 from typing import NamedTuple
@@ -10,15 +10,14 @@ import numpy as np
 from distributed import Future
 
 from plml.dask.cluster import Cluster, offsets_of
-from plml.dask.halo import collected, plan_halo
-from plml.dask.neighbors import Found
-from plml.dask.samples import some_rows
-from plml.dask.shards import Shard, Shards, joined, laid_out
-from plml.stages.weights import QueryWeightProblem, learn_weights, query_similarity
+from plml.dask.sharded_neighbors import NeighborLists
+from plml.dask.shards import Shard, Shards, laid_out, some_rows
+from plml.dask.sums import rows_of, stacked
+from plml.stages.weights import NewPointRule
 
 #: As many as there are rows, up to this.
 MOST_LANDMARKS = 2**18
-#: In a shard: below, an iteration takes less time than its messages.
+#: In a shard: below, a search takes less time than its messages.
 FEWEST_LANDMARKS = 2**12
 
 
@@ -28,17 +27,6 @@ class Landmarks(NamedTuple):
     shards: Shards
     chosen: list[Future]  # rows of every shard of all rows that are landmarks, increasing
     offsets: np.ndarray  # their numbers among the landmarks: those of shard s start at offsets[s]
-
-
-class ExtensionRule(NamedTuple):
-    """Equation 4 for one row."""
-
-    anchors: np.ndarray
-    locality: float
-    smoothness: float
-    n_graph_neighbors: int
-    tol: float
-    max_iter: int
 
 
 def choose_landmarks(
@@ -63,7 +51,7 @@ def choose_landmarks(
     runs = [np.flatnonzero(run_of == run) for run in range(run_of[-1] + 1)]
     workers = [shards.workers[run[0]] for run in runs]
     parts = [
-        cluster.submit(joined, [pieces[s] for s in run], on=worker)
+        cluster.submit(stacked, [pieces[s] for s in run], on=worker)
         for run, worker in zip(runs, workers, strict=True)
     ]
     few = laid_out(
@@ -73,76 +61,33 @@ def choose_landmarks(
 
 
 def _landmarks_of(shard: Shard, chosen: np.ndarray) -> Shard:
-    some = Shard(*(part[chosen] for part in shard))
+    some = rows_of(shard, chosen)
     return some._replace(codes=np.zeros_like(some.codes))
 
 
 def extended_weights(
-    cluster: Cluster,
-    shards: Shards,
-    landmarks: Landmarks,
-    near: list[Future],
-    weights: list[Future],
-    scales: list[Future],
-    rule: ExtensionRule,
-) -> list[Future]:
-    """Weights of all rows.
+    shard: Shard,
+    found: NeighborLists,
+    chosen: np.ndarray,
+    first: int,
+    weights: np.ndarray,
+    scales: np.ndarray,
+    rule: NewPointRule,
+) -> np.ndarray:
+    """Weights of a shard's rows: those learned where rows are landmarks, the rule elsewhere.
 
     Parameters
     ----------
-    near : ``Found`` of every shard's rows among the landmarks
-    weights, scales : of the landmarks' shards
-    rule : ExtensionRule
+    found : the rows' neighbours among the landmarks
+    chosen : numbers of the rows that are landmarks
+    first : number of the first of these among all landmarks
+    weights, scales : (n_landmarks, m) and (n_landmarks,) arrays
+    rule : of new points
     """
-    known = cluster.put(rule)
-    ranges = list(zip(landmarks.offsets[:-1].tolist(), landmarks.offsets[1:].tolist(), strict=True))
-    numbers = [cluster.submit(_used, its, *own) for its, own in zip(near, ranges, strict=True)]
-    halo = plan_halo(cluster, landmarks.shards, numbers)
-    return [
-        cluster.submit(
-            _extended,
-            part,
-            near[s],
-            (landmarks.chosen[s], ranges[s][0]),
-            numbers[s],
-            collected(cluster, halo, weights, s),
-            collected(cluster, halo, scales, s),
-            known,
-        )
-        for s, part in enumerate(shards.parts)
-    ]
-
-
-def _used(found: Found, first: int, last: int) -> np.ndarray:
-    """The landmarks that a shard's rows are near to, and its own."""
-    return np.unique(np.concatenate([found.graph.ravel(), np.arange(first, last)]))
-
-
-def _extended(
-    shard: Shard,
-    found: Found,
-    own: tuple[np.ndarray, int],
-    numbers: np.ndarray,
-    weights: list[np.ndarray],
-    scales: list[np.ndarray],
-    rule: ExtensionRule,
-) -> np.ndarray:
-    """What was learned where rows are landmarks, the rule elsewhere."""
-    learned, its_scales = np.concatenate(weights), np.concatenate(scales)
-    chosen, first = own
+    W = np.empty((len(shard.X), weights.shape[1]), dtype=weights.dtype)
+    W[chosen] = weights[first : first + len(chosen)]
     others = np.delete(np.arange(len(shard.X)), chosen)
-    W = np.empty((len(shard.X), learned.shape[1]), dtype=learned.dtype)
-    W[chosen] = learned[np.searchsorted(numbers, first + np.arange(len(chosen)))]
-    if not len(others):
-        return W
-    neighbors = np.searchsorted(numbers, found.graph[others])
-    problem = QueryWeightProblem(
-        shard.X[others],
-        rule.anchors,
-        rule.locality,
-        rule.smoothness,
-        learned,
-        query_similarity(found.squared[others], neighbors, its_scales, rule.n_graph_neighbors),
-    )
-    W[others] = learn_weights(problem, solver="auto", tol=rule.tol, max_iter=rule.max_iter).x
+    if len(others):
+        near = found.squared[others], found.graph[others]
+        W[others] = rule.weights(shard.X[others], *near, weights, scales)[0]
     return W

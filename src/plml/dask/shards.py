@@ -3,15 +3,15 @@
 Neighbours then live mostly in the same shard, so little has to be exchanged.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from distributed import Future
 
 from plml.dask.cluster import Cluster, offsets_of, pick
-from plml.dask.data import Block, Table
-from plml.dask.samples import shares_of, some_rows
-from plml.dask.sums import RunningSum
+from plml.dask.sums import RunningSum, rows_of, stacked
+from plml.dask.training_blocks import Block, TrainingBlocks
 
 #: Rows a cell, on average, that the quantiser is trained on.
 _ROWS_A_CELL = 40
@@ -64,7 +64,7 @@ class Scaling(NamedTuple):
 
 
 def n_shards_for(
-    cluster: Cluster, table: Table, n_rows: int, fewest: int = _FEWEST_ROWS_BY_DEFAULT
+    cluster: Cluster, table: TrainingBlocks, n_rows: int, fewest: int = _FEWEST_ROWS_BY_DEFAULT
 ) -> int:
     """For rows of a table: one a thread, or more where a thread's memory asks for it."""
     n_threads = min(len(cluster.workers()), n_rows // fewest)
@@ -73,7 +73,12 @@ def n_shards_for(
     return max(1, min(max(n_threads, for_memory), n_rows // _FEWEST_ROWS_BY_DEFAULT))
 
 
-def make_shards(cluster: Cluster, table: Table, n_shards: int, seed: int) -> Shards:
+def rows_of_a_task(cluster: Cluster, n_features: int, most: int) -> int:
+    """How many rows one task can work on, up to a number."""
+    return int(min(cluster.memory_a_thread() / (_WORKING_BYTES * n_features), most))
+
+
+def make_shards(cluster: Cluster, table: TrainingBlocks, n_shards: int, seed: int) -> Shards:
     """Train the quantiser on a sample, and send every row to the shard of its cell."""
     scaling = Scaling(table.mean, table.largest or 1.0)
     centers, sizes = _cells(cluster, table, scaling, seed)
@@ -85,7 +90,7 @@ def make_shards(cluster: Cluster, table: Table, n_shards: int, seed: int) -> Sha
     workers = [places[s * len(places) // n_shards] for s in range(n_shards)]
     quantizer = cluster.put((centers, shard_of_cell, scaling))
     starts = offsets_of(table.sizes)
-    pieces = [RunningSum(cluster, add_up=joined) for _ in range(n_shards)]
+    pieces = [RunningSum(cluster, add_up=stacked) for _ in range(n_shards)]
     for block, start in zip(table.blocks, starts[:-1], strict=True):
         routed = cluster.submit(_route, block, int(start), quantizer)
         for s, its in enumerate(pieces):  # at once, while the block is in memory
@@ -113,13 +118,12 @@ def laid_out(
 
 
 def _cells(
-    cluster: Cluster, table: Table, scaling: Scaling, seed: int
+    cluster: Cluster, table: TrainingBlocks, scaling: Scaling, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centres of 2 sqrt(n) cells, and how much of a sample lies in each."""
     n_cells = max(1, int(2 * np.sqrt(table.n_rows)))
-    bytes_a_row = _WORKING_BYTES * table.n_features
-    in_memory = int(min(cluster.memory_a_thread() / bytes_a_row, _MOST_TRAINING_ROWS))
-    wanted = min(_ROWS_A_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, max(in_memory, n_cells))
+    in_memory = max(rows_of_a_task(cluster, table.n_features, _MOST_TRAINING_ROWS), n_cells)
+    wanted = min(_ROWS_A_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, in_memory)
     shares, seeds = shares_of(table.sizes, wanted, np.random.default_rng(seed))
     samples = [
         cluster.submit(_sample, block, share, its_seed, scaling)
@@ -127,6 +131,24 @@ def _cells(
         if share
     ]
     return cluster.gather(cluster.submit(_train, samples, n_cells))
+
+
+def shares_of(
+    sizes: Sequence[int] | np.ndarray, n_wanted: int, rng: np.random.Generator
+) -> tuple[list[int], list[int]]:
+    """How many rows of each piece are in a sample of all rows, and a seed for each piece."""
+    shares = rng.multivariate_hypergeometric(sizes, n_wanted)
+    return shares.tolist(), rng.integers(2**31, size=len(shares)).tolist()
+
+
+def some_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
+    """Numbers of a piece's rows in the sample, increasing."""
+    return np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False))
+
+
+def sample_of(shard: Shard, size: int, seed: int) -> Shard:
+    """Some rows of a shard."""
+    return rows_of(shard, some_rows(len(shard.X), size, seed))
 
 
 def _sample(block: Block, size: int, seed: int, scaling: Scaling) -> np.ndarray:
@@ -188,15 +210,9 @@ def _route(
     return pieces
 
 
-def joined(pieces: list[Shard]) -> Shard:
-    """One after the other."""
-    return Shard(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
-
-
 def _assembled(pieces: list[Shard]) -> Shard:
-    whole = joined(pieces)
-    order = np.lexsort((whole.rows, whole.cells))
-    return Shard(*(part[order] for part in whole))
+    whole = stacked(pieces)
+    return rows_of(whole, np.lexsort((whole.rows, whole.cells)))
 
 
 def _cell_counts(shard: Shard, n_cells: int) -> np.ndarray:

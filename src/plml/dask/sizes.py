@@ -4,16 +4,14 @@ from typing import Any
 
 import numpy as np
 from dask.sizeof import sizeof
-from scipy import sparse
 
 from plml.backend.arrays import Edges
 from plml.dask.cells import CellIndex
 from plml.ops.pairs import PairOperator
 from plml.stages.metrics import MetricsDual
-from plml.stages.weights import RowWeightProblem, WeightProblem
 
-#: Containers that are looked into.
-_OURS = (Edges, MetricsDual, PairOperator, RowWeightProblem, WeightProblem)
+#: Objects that are looked into.
+_OURS = (Edges, MetricsDual, PairOperator)
 
 
 def n_bytes(value: Any, seen: set[int] | None = None) -> int:
@@ -24,14 +22,9 @@ def n_bytes(value: Any, seen: set[int] | None = None) -> int:
     seen.add(id(value))
     if isinstance(value, np.ndarray):
         return value.nbytes
-    if isinstance(value, sparse.sparray):
-        parts: Any = (getattr(value, name) for name in ("data", "indices", "indptr"))
-    elif isinstance(value, (list, tuple)):
-        parts = value
-    elif isinstance(value, _OURS):
+    parts: Any = value if isinstance(value, (list, tuple)) else ()
+    if isinstance(value, _OURS):
         parts = vars(value).values()
-    else:
-        return 0
     return sum(n_bytes(part, seen) for part in parts)
 
 
@@ -43,8 +36,3 @@ def _(value: Any) -> int:
 @sizeof.register(CellIndex)
 def _(value: Any) -> int:
     return value.nbytes
-
-
-@sizeof.register(sparse.sparray)
-def _(value: Any) -> int:
-    return n_bytes(value)

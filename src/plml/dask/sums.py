@@ -1,8 +1,9 @@
-"""Sums, and what is like them, of what many tasks leave."""
+"""What many tasks leave, put together: sums, and named tuples of arrays with a row per thing."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 from distributed import Future
 
 from plml.dask.cluster import Cluster
@@ -17,6 +18,16 @@ def summed(parts: list[Any]) -> Any:
     if isinstance(first, tuple):
         return type(first)(*(sum(column) for column in zip(*parts, strict=True)))
     return sum(parts)
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Named tuples of arrays, the rows of one after those of the other."""
+    return type(parts[0])(*(np.concatenate(its) for its in zip(*parts, strict=True)))
+
+
+def rows_of(part: Any, chosen: np.ndarray | slice) -> Any:
+    """Some rows of a named tuple of arrays."""
+    return type(part)(*(array[chosen] for array in part))
 
 
 class RunningSum:

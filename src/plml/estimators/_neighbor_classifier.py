@@ -177,7 +177,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self)
         if not is_collection(X):
             return None
-        from plml.dask.queries import BlockQueries
+        from plml.dask.block_queries import BlockQueries
 
         return BlockQueries(self)
 
@@ -405,9 +405,12 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 f"n_neighbors={self.n_neighbors} is more than the {len(self._fit_X)} training rows"
             )
         with self._run().limits():
-            neighbors = self._metric.nearest(X, int(self.n_neighbors))
-            codes = like(self._fit_codes, neighbors)
-            return vote(codes[neighbors], len(self.classes_))
+            return vote(self._nearest_codes(X, int(self.n_neighbors)), len(self.classes_))
+
+    def _nearest_codes(self, X: Array, k: int) -> Array:
+        """(q, k) class codes of the nearest training instances, in any order."""
+        neighbors = self._metric.nearest(X, k)
+        return like(self._fit_codes, neighbors)[neighbors]
 
     def _validate_queries(self, X: Any) -> Array:
         """Checked queries: a NumPy array, or the tensor itself where it can stay on its GPU."""

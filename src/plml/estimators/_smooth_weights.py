@@ -49,12 +49,7 @@ def _new_point(
     weighting: SmoothWeighting, tol: float, max_iter: int, anchors: Any, scales: Any, X: np.ndarray
 ) -> WeightRule:
     return NewPoint(
-        anchors,
+        weighting.rule_for_new_points(anchors, tol, max_iter),
         scales,
-        weighting.locality,
-        weighting.smoothness,
-        weighting.n_graph_neighbors,
-        tol,
-        max_iter,
         partial(warn_of_gap, "the weights of new points", tol, max_iter, X),
     )

@@ -9,6 +9,7 @@ from plml.metric.feature_split import feature_contributions, feature_importance
 from plml.metric.weight_rules import WeightRule
 from plml.ops.distances import combine_bases, local_pairs
 from plml.ops.span import Span, inside, inward
+from plml.ops.topk import share_found
 from plml.stages.neighbors import ApproximateIndex, EuclideanIndex, can_approximate
 from plml.stages.search import (
     ApproximateMetricIndex,
@@ -44,7 +45,7 @@ class SearchIndexes:
         rows = np.arange(len(self.X))[:: -(-len(self.X) // _SAMPLE)]
         arguments = (self.X[rows], self.weights[rows], k, rows)
         found, truth = (which.search(*arguments)[1] for which in (index, index.exact))
-        return float(np.mean((truth[:, :, None] == found[:, None, :]).any(axis=2)))
+        return share_found(truth, found)
 
 
 class BasisMetric:

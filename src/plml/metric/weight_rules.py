@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from plml.backend.arrays import Array, like, namespace, on_host
-from plml.stages.graph import SCALE_NEIGHBOR
 from plml.stages.neighbors import euclidean_neighbors
-from plml.stages.weights import QueryWeightProblem, learn_query_weights, query_similarity
+from plml.stages.weights import NewPointRule
 
 if TYPE_CHECKING:
     from plml.metric.basis_metric import SearchIndexes
@@ -52,28 +51,15 @@ class NearestRow(NamedTuple):
 class NewPoint(NamedTuple):
     """Equation 4 for the point alone, the weights of the training rows given."""
 
-    anchors: np.ndarray  # (m, d), in the coordinates of the search
+    rule: NewPointRule  # its anchors in the coordinates of the search
     scales: np.ndarray  # (n,), of the training rows
-    locality: float
-    smoothness: float
-    n_graph_neighbors: int
-    tol: float
-    max_iter: int
     #: Told the largest relative gap of a point.
     report_gap: Callable[[float], None]
 
     def weights(self, Q: Array, indexes: "SearchIndexes") -> Array:
         """As in ``WeightRule``."""
-        n_near = min(max(self.n_graph_neighbors, SCALE_NEIGHBOR), len(indexes.X))
+        n_near = min(self.rule.n_near, len(indexes.X))
         squared, neighbors = (on_host(part) for part in indexes.euclidean_index.search(Q, n_near))
-        problem = QueryWeightProblem(
-            Q,
-            like(self.anchors, Q),
-            self.locality,
-            self.smoothness,
-            indexes.weights,
-            query_similarity(squared, neighbors, self.scales, self.n_graph_neighbors),
-        )
-        weights, gap = learn_query_weights(problem, self.tol, self.max_iter)
+        weights, gap = self.rule.weights(Q, squared, neighbors, indexes.weights, self.scales)
         self.report_gap(gap)
         return namespace(Q).astype(weights, Q.dtype, copy=False)

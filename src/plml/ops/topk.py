@@ -319,3 +319,15 @@ def _nearest_exactly(
         best = best.take(order).beside(distances(row[None], block))
     d2, nearest = sorted_prefix(best, nearest, k)
     return d2[0], nearest[0]
+
+
+def share_found(truth: np.ndarray, found: np.ndarray) -> float:
+    """Recall: the share of the true neighbours that are among those found.
+
+    Parameters
+    ----------
+    truth, found : (q, k) integer arrays in any order within a row; -1 where there is none
+    """
+    there = truth >= 0
+    hits = (truth[:, :, None] == found[:, None, :]).any(axis=2)
+    return float(hits[there].mean()) if there.any() else 1.0

@@ -12,8 +12,6 @@ from plml.backend.arrays import Array, is_tensor, like, namespace, on_host, row_
 
 MAX_ITER = 300
 TOLERANCE = 1e-4
-#: Of a block that stays in the cache.
-_ROWS_AT_ONCE = 1024
 
 
 class Anchors(NamedTuple):
@@ -59,7 +57,7 @@ def _spread_out(X: Array, n_clusters: int, rng: np.random.RandomState) -> Array:
     """
     xp = namespace(X)
     n = len(X)
-    n_trials = trials_a_center(n_clusters)
+    n_trials = 2 + int(np.log(n_clusters))  # of which the best is taken
     chosen = [int(rng.choice(n, p=np.full(n, 1.0 / n)))]
     closest = squared_distances_to(X, X[chosen[-1]][None])[:, 0]
     for _ in range(1, n_clusters):
@@ -74,44 +72,12 @@ def _spread_out(X: Array, n_clusters: int, rng: np.random.RandomState) -> Array:
     return X[like(np.array(chosen), X)]
 
 
-def trials_a_center(n_clusters: int) -> int:
-    """Candidates of which the greedy start takes the best."""
-    return 2 + int(np.log(n_clusters))
-
-
-def cluster_sums(X: Array, centers: Array) -> tuple[Array, Array, Array]:
-    """The nearest centre of every row; rows a centre (m, 1), and their sums (m, d)."""
+def _cluster_means(X: Array, labels: Array, centers: Array) -> Array:
+    """The means of the clusters; an empty one stays where it is."""
     xp = namespace(X)
-    if not is_tensor(X):
-        return _cluster_sums_in_blocks(X, centers)
-    labels = xp.argmin(squared_distances_to(X, centers), axis=1)
     members = xp.astype(labels[:, None] == like(np.arange(len(centers)), X)[None], xp.float64)
-    return labels, xp.sum(members, axis=0)[:, None], members.T @ xp.astype(X, xp.float64)
-
-
-def _cluster_sums_in_blocks(
-    X: np.ndarray, centers: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows that stay in the cache; ||x||^2 does not decide which centre is nearest."""
-    labels = np.empty(len(X), dtype=np.int64)
-    counts, sums = np.zeros((len(centers), 1)), np.zeros(centers.shape)
-    half_squares = 0.5 * row_dot(centers, centers)
-    numbers = np.arange(len(centers))
-    for start in range(0, len(X), _ROWS_AT_ONCE):
-        rows = X[start : start + _ROWS_AT_ONCE].astype(np.float64, copy=False)
-        nearest = (half_squares - rows @ centers.T).argmin(axis=1)
-        labels[start : start + len(rows)] = nearest
-        members = (nearest[:, None] == numbers).astype(np.float64)
-        counts[:, 0] += members.sum(axis=0)
-        sums += members.T @ rows
-    return labels, counts, sums
-
-
-def moved_centers(centers: Array, counts: Array, sums: Array) -> tuple[Array, float]:
-    """The means of the clusters, and how far they are from the centres; empty ones stay."""
-    xp = namespace(centers)
-    moved = xp.where(counts > 0, sums / xp.clip(counts, 1.0, None), centers)
-    return moved, float(xp.sum((moved - centers) ** 2))
+    counts = xp.sum(members, axis=0)[:, None]
+    return xp.where(counts > 0, members.T @ X / xp.clip(counts, 1.0, None), centers)
 
 
 def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray, int]:
@@ -124,10 +90,12 @@ def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray, int]:
     while n_iter < MAX_ITER:
         n_iter += 1
         previous = labels
-        labels, counts, sums = cluster_sums(X64, centers)
+        labels = xp.argmin(squared_distances_to(X64, centers), axis=1)
         if previous is not None and bool(xp.all(labels == previous)):
             break
-        centers, shift = moved_centers(centers, counts, sums)
+        moved = _cluster_means(X64, labels, centers)
+        shift = float(xp.sum((moved - centers) ** 2))
+        centers = moved
         if shift <= enough:
             labels = xp.argmin(squared_distances_to(X64, centers), axis=1)
             break

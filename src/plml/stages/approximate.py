@@ -8,6 +8,7 @@ import numpy as np
 from plml.backend.arrays import Array
 from plml.ops.distances import euclidean_pairs
 from plml.ops.inverted import InvertedFile, nearest_rows
+from plml.ops.topk import share_found
 from plml.stages.neighbors import (
     NEEDED,
     ExactNeighbors,
@@ -148,8 +149,7 @@ def _calibrated(
     truth = exactly(sample)
     n_cells = _CELLS_AT_FIRST
     while True:
-        hits = truth[:, :, None] == search(sample, n_cells)[:, None, :]
-        recall = float(np.mean(hits.any(axis=2)))
+        recall = share_found(truth, search(sample, n_cells))
         if recall >= TARGET_RECALL or n_cells >= most:
             break
         n_cells = min(2 * n_cells, most)

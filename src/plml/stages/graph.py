@@ -9,9 +9,14 @@ from plml.stages.neighbors import Neighbors
 SCALE_NEIGHBOR = 7
 
 
+def n_nearest(n_graph_neighbors: int) -> int:
+    """How many neighbours of a point its edges and its scale are made from."""
+    return max(n_graph_neighbors, SCALE_NEIGHBOR)
+
+
 def find_graph(neighbors: Neighbors, n_graph_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
     """Squared distances and numbers of the neighbours that edges and scales are made from."""
-    return neighbors.graph(max(n_graph_neighbors, SCALE_NEIGHBOR))
+    return neighbors.graph(n_nearest(n_graph_neighbors))
 
 
 def local_scales(squared_distances: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from plml.backend.arrays import Array, fetch, like, namespace, on_host
-from plml.solvers.problem import Callback, Checkpointer
+from plml.backend.arrays import Array, fetch, like, namespace
+from plml.solvers.problem import NO_CHECKPOINT, Callback, Checkpointer
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.approximate import neighbors_of
 from plml.stages.graph import find_graph, graph_laplacian, local_scales, similarity_graph
@@ -72,38 +72,10 @@ class OneMachine:
         callback: Callback,
         checkpoint: Checkpointer,
     ) -> Weights:
-        """As in ``Stages``; the gap is that of the weights in the dtype of the rows."""
+        """As in ``Stages``."""
         problem = self.weight_problem(graph, anchors[0], weighting)
-        solution = learn_weights(
-            problem,
-            solver=settings.solver,
-            tol=settings.tol,
-            max_iter=settings.max_iter,
-            callback=callback,
-            checkpoint=checkpoint,
-        )
-        xp = namespace(self.X)
-        weights = xp.astype(solution.x, self.X.dtype)
-        at_weights = problem.evaluate(xp.astype(weights, xp.float64))
-        (gap,) = fetch(problem.gap(weights, at_weights, problem.gradient(at_weights)))
-        return Weights(
-            weights,
-            anchors[0],
-            local_scales(graph[0]),
-            gap,
-            solution.n_iter,
-            solution.history,
-            solution.interrupted,
-        )
-
-    def cluster_weights(self, anchors: tuple[Array, np.ndarray]) -> Weights:
-        """As in ``Stages``."""
-        centers, labels = anchors
-        return Weights(np.eye(len(centers))[on_host(labels)], centers)
-
-    def single_weights(self) -> Weights:
-        """As in ``Stages``."""
-        return Weights(np.ones((len(self.X), 1)))
+        learned = solved_weights(problem, self.X.dtype, settings, callback, checkpoint)
+        return learned._replace(anchors=anchors[0], scales=local_scales(graph[0]))
 
     def triplets(self, n_targets: int, n_impostors: int, checkpoint: Checkpointer) -> Triplets:
         """As in ``Stages``."""
@@ -140,3 +112,32 @@ class OneMachine:
             callback=callback,
             checkpoint=checkpoint,
         )
+
+
+def solved_weights(
+    problem: WeightProblem,
+    dtype: Any,
+    settings: Settings,
+    callback: Callback | None,
+    checkpoint: Checkpointer = NO_CHECKPOINT,
+) -> Weights:
+    """Stage 1 by the settings; weights in a dtype, with the gap of exactly these."""
+    solution = learn_weights(
+        problem,
+        solver=settings.solver,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        callback=callback,
+        checkpoint=checkpoint,
+    )
+    xp = namespace(problem.B)
+    weights = xp.astype(solution.x, dtype)
+    at_weights = problem.evaluate(xp.astype(weights, xp.float64))
+    (gap,) = fetch(problem.gap(weights, at_weights, problem.gradient(at_weights)))
+    return Weights(
+        weights,
+        gap=gap,
+        n_iter=solution.n_iter,
+        history=solution.history,
+        interrupted=solution.interrupted,
+    )

@@ -22,6 +22,7 @@ from plml.stages.costs import (
 )
 from plml.stages.metrics import Metrics
 from plml.stages.run import Run
+from plml.stages.weights import NewPointRule
 
 #: Stages as progress and callbacks name them.
 NEIGHBORS, ANCHORS, WEIGHTS = "neighbours", "anchors", "stage 1, weights"
@@ -82,7 +83,7 @@ class Stages(Protocol):
         ...
 
     def anchors(self, n_bases: int, random_state: Any, checkpoint: Checkpointer) -> Any:
-        """k-means centers."""
+        """k-means centers, and the cluster of every row where the rows are in one place."""
         ...
 
     def smooth_weights(
@@ -95,14 +96,6 @@ class Stages(Protocol):
         checkpoint: Checkpointer,
     ) -> Weights:
         """Stage 1."""
-        ...
-
-    def cluster_weights(self, anchors: Any) -> Weights:
-        """One for the cluster of an instance."""
-        ...
-
-    def single_weights(self) -> Weights:
-        """One metric for all."""
         ...
 
     def triplets(self, n_targets: int, n_impostors: int, checkpoint: Checkpointer) -> Any:
@@ -145,6 +138,12 @@ class SmoothWeighting:
         with run.solver(WEIGHTS, settings.tol, settings.max_iter) as callback:
             return stages.smooth_weights(graph, anchors, self, settings, callback, run.checkpoint)
 
+    def rule_for_new_points(self, anchors: Any, tol: float, max_iter: int) -> NewPointRule:
+        """The same equation for a point that comes later."""
+        return NewPointRule(
+            anchors, self.locality, self.smoothness, self.n_graph_neighbors, tol, max_iter
+        )
+
     def costs(self, n: int, d: int) -> dict[str, float]:
         """The stages of ``learn``, with rough seconds."""
         return {
@@ -165,9 +164,8 @@ class ClusterWeighting:
     def learn(self, stages: Stages, settings: Settings, run: Run) -> Weights:
         """As in ``SmoothWeighting``."""
         with run.stage(ANCHORS):
-            return stages.cluster_weights(
-                stages.anchors(self.n_bases, self.random_state, run.checkpoint)
-            )
+            centers, labels = stages.anchors(self.n_bases, self.random_state, run.checkpoint)
+        return Weights(np.eye(len(centers))[labels], centers)
 
     def costs(self, n: int, d: int) -> dict[str, float]:
         """As in ``SmoothWeighting``."""
@@ -183,7 +181,7 @@ class SingleWeighting:
 
     def learn(self, stages: Stages, settings: Settings, run: Run) -> Weights:
         """As in ``SmoothWeighting``."""
-        return stages.single_weights()
+        return Weights(np.ones((stages.shape[0], 1)))
 
     def costs(self, n: int, d: int) -> dict[str, float]:
         """As in ``SmoothWeighting``."""

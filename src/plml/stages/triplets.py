@@ -62,8 +62,13 @@ def neighbor_pairs(neighbors: np.ndarray) -> np.ndarray:
 
 
 def check_targets(y: np.ndarray) -> None:
+    """Refuse class codes (n,) of which none occurs twice."""
+    check_class_sizes(np.bincount(y))
+
+
+def check_class_sizes(sizes: np.ndarray) -> None:
     """Refuse data in which no class has two members."""
-    if np.bincount(y).max() < 2:
+    if sizes.max() < 2:
         raise ValueError(
             "every class has a single member, so no instance has a same-class neighbour to learn "
             "from; give at least one class two or more rows"

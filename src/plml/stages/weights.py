@@ -2,7 +2,7 @@
 
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -37,7 +37,7 @@ from plml.solvers.problem import (
 )
 from plml.solvers.quadratic import accelerated
 from plml.solvers.simplex_rows import RowQuadratics, minimize_rows
-from plml.stages.graph import local_scales, self_tuning_similarity
+from plml.stages.graph import local_scales, n_nearest, self_tuning_similarity
 
 #: Elements of W in a block of rows, so that it stays in the cache.
 _BLOCK_ELEMENTS = 2**17
@@ -47,6 +47,32 @@ _SMALL = 2**20
 _SINGLE_PRECISION_TOL = 1e-4
 #: Elements of W above which threads share an iteration.
 _WORTH_SHARING = 2**18
+
+
+class RowTerms(NamedTuple):
+    """What equation 4 keeps of some rows."""
+
+    B: Array  # (n, m)
+    constant: Array  # (n,)
+    nearest_anchor: Array  # (n,)
+
+
+def row_terms(X: Array, anchors: Array, locality: float) -> RowTerms:
+    """The terms of equation 4 without the graph: (n, d) rows, (m, d) anchors U, lambda_1."""
+    xp, center = namespace(X), _origin(anchors)
+    X, U = (xp.astype(array, xp.float64, copy=False) - center for array in (X, anchors))
+    XU = X @ U.T
+    x2 = row_dot(X, X)
+    distances = xp.clip(x2[:, None] - 2.0 * XU + row_dot(U, U), 0.0, None)
+    return RowTerms(locality * distances - 2.0 * XU, x2, xp.argmin(distances, axis=1))
+
+
+def _origin(anchors: Array) -> Array:
+    """Weights sum to one, so nothing in equation 4 depends on the origin: this one keeps
+    ||x||^2 - 2 <x, u> + ||u||^2 accurate.
+    """
+    xp = namespace(anchors)
+    return xp.mean(xp.astype(anchors, xp.float64), axis=0)
 
 
 class WeightProblem:
@@ -71,22 +97,27 @@ class WeightProblem:
         smoothness: float,
         laplacian: sparse.sparray,
     ) -> None:
-        xp = namespace(X)
-        X, U = (xp.astype(array, xp.float64, copy=False) for array in (X, anchors))
-        # Weights sum to one, so nothing here depends on the origin: take the one that keeps
-        # ||x||^2 - 2 <x, u> + ||u||^2 accurate.
-        center = xp.mean(U, axis=0)
-        X, U = X - center, U - center
-        XU = X @ U.T
-        x2 = row_dot(X, X)
-        distances = xp.clip(x2[:, None] - 2.0 * XU + row_dot(U, U), 0.0, None)
+        self._hold(row_terms(X, anchors, locality), anchors, smoothness, laplacian)
+
+    @classmethod
+    def from_terms(
+        cls, terms: RowTerms, anchors: Array, smoothness: float, laplacian: sparse.sparray
+    ) -> "WeightProblem":
+        """The problem of rows that are not at hand."""
+        problem = cls.__new__(cls)
+        problem._hold(terms, anchors, smoothness, laplacian)
+        return problem
+
+    def _hold(
+        self, terms: RowTerms, anchors: Array, smoothness: float, laplacian: sparse.sparray
+    ) -> None:
+        xp = namespace(anchors)
+        U = xp.astype(anchors, xp.float64) - _origin(anchors)
         self.A = U @ U.T
-        self.B = locality * distances - 2.0 * XU
-        self.constant = x2
+        self.B, self.constant, self.nearest_anchor = terms
         self.smoothness = smoothness
         self.laplacian = sparse.csr_array(laplacian.astype(np.float64))
         self._laplacian_product = sparse_product(self.laplacian, self.B)
-        self.nearest_anchor = xp.argmin(distances, axis=1)
 
     def reordered(self, order: np.ndarray) -> "WeightProblem":
         """The same problem with its rows in another order."""
@@ -250,11 +281,6 @@ class RowWeightProblem:
         """Project rows onto the simplex; the hint is the threshold."""
         return project_simplex(v) if is_tensor(v) else project_simplex_from(v, hint)
 
-    def sums(self, x: Array, product: Array) -> tuple[Array, Array]:
-        """G(W) and its Frank-Wolfe gap, sums over the rows."""
-        value = total(row_dot(x, product + self.linear)) + self.problem.total_constant
-        return value, total(self.problem._row_gaps(x, 2.0 * product + self.linear))
-
     def value_and_gap(self, x: Array, product: Array) -> tuple[Array, Array]:
         """G(W) and its relative Frank-Wolfe gap."""
         problem = self.problem
@@ -356,3 +382,45 @@ def query_similarity(
     rows = np.repeat(np.arange(n_queries), k)
     shape = (n_queries, len(training_scales))
     return sparse.csr_array((similarity.ravel(), (rows, columns.ravel())), shape=shape)
+
+
+class NewPointRule(NamedTuple):
+    """Equation 4 for a point alone, the weights of the training instances around it given."""
+
+    anchors: Array  # (m, d)
+    locality: float
+    smoothness: float
+    n_graph_neighbors: int
+    tol: float
+    max_iter: int
+
+    @property
+    def n_near(self) -> int:
+        """How many instances around it a point has to know."""
+        return n_nearest(self.n_graph_neighbors)
+
+    def weights(
+        self,
+        Q: Array,
+        squared_distances: np.ndarray,
+        neighbors: np.ndarray,
+        training_weights: Array,
+        training_scales: np.ndarray,
+    ) -> tuple[Array, float]:
+        """Weights (q, m) of new points, and the largest relative gap of one.
+
+        Parameters
+        ----------
+        Q : (q, d) array
+        squared_distances, neighbors : (q, k) arrays of the ``n_near`` nearest, nearest first
+        training_weights, training_scales : (n, m) and (n,) arrays, which ``neighbors`` point into
+        """
+        problem = QueryWeightProblem(
+            Q,
+            like(self.anchors, Q),
+            self.locality,
+            self.smoothness,
+            training_weights,
+            query_similarity(squared_distances, neighbors, training_scales, self.n_graph_neighbors),
+        )
+        return learn_query_weights(problem, self.tol, self.max_iter)

@@ -31,7 +31,7 @@ class Block(NamedTuple):
     codes: np.ndarray  # class numbers
 
 
-class Table(NamedTuple):
+class TrainingBlocks(NamedTuple):
     """The training data on the cluster, and what is known of all of it."""
 
     blocks: list[Future]  # of Block
@@ -65,7 +65,7 @@ class _Survey(NamedTuple):
     counts: np.ndarray
 
 
-def read_table(cluster: Cluster, X: Any, y: Any) -> Table:
+def read_table(cluster: Cluster, X: Any, y: Any) -> TrainingBlocks:
     """Checked blocks of a Dask array or data frame and its labels.
 
     Parameters
@@ -94,7 +94,7 @@ def read_table(cluster: Cluster, X: Any, y: Any) -> Table:
     mean = np.sum([survey.total for survey in surveys], axis=0) / sum(sizes)
     classes, class_sizes = _classes(surveys)
     known = cluster.put(classes)
-    return Table(
+    return TrainingBlocks(
         [cluster.submit(_numbered, block, known) for block in read],
         sizes,
         classes,

@@ -4,7 +4,7 @@ A row's candidates in a shard are found class by class, so that one pass serves 
 targets and the impostors; the nearest over all shards are a merge.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,17 +12,20 @@ from distributed import Future
 
 from plml.dask.cells import CellIndex
 from plml.dask.cluster import Cluster
-from plml.dask.samples import shares_of, some_rows
-from plml.dask.shards import Shard, Shards, nearest_cells
-from plml.dask.sums import RunningSum
+from plml.dask.shards import Shard, Shards, nearest_cells, shares_of, some_rows
+from plml.dask.sums import RunningSum, rows_of, stacked
+from plml.ops.topk import share_found
 from plml.stages.approximate import TARGET_RECALL
 from plml.stages.neighbors import EuclideanIndex
 
 #: Rows that choose how many cells are searched, and as many others on which the recall is measured.
 _SAMPLE = 256
-#: Queries at a time, and lists of a query that are merged at a time.
+#: SearchRows at a time, and lists of a query that are merged at a time.
 _QUERY_BLOCK = 1024
 _LISTS = 8
+
+#: A class, and in it squared distances and rows of near neighbours of some queries, -1 for none.
+FoundInClass = tuple[int, np.ndarray, np.ndarray]
 
 
 class Wanted(NamedTuple):
@@ -36,21 +39,19 @@ class Wanted(NamedTuple):
 class Near(NamedTuple):
     """Some near rows of every query, nearest first; -1 and infinity where there are fewer."""
 
-    squared: np.ndarray  # (q, k)
-    numbers: np.ndarray  # (q, k), in the order of the fit
-    rows: np.ndarray  # (q, k), in the order of the user, which decides between equals
+    squared: np.ndarray  # (..., q, k)
+    numbers: np.ndarray  # in the order of the fit
+    rows: np.ndarray  # in the order of the user, which decides between equals
 
 
 class Candidates(NamedTuple):
-    """Near rows of some queries for every purpose."""
+    """Near rows of some queries."""
 
-    queries: np.ndarray  # numbers within their shard
-    graph: Near
-    targets: Near
-    impostors: Near
+    queries: np.ndarray  # (q,) numbers within their shard
+    near: Near  # (2, q, k): in the query's own class, and in the others
 
 
-class Found(NamedTuple):
+class NeighborLists(NamedTuple):
     """Neighbours of the rows of one shard, numbers in the order of the fit."""
 
     squared: np.ndarray  # (n, k) of the graph
@@ -59,7 +60,14 @@ class Found(NamedTuple):
     impostors: np.ndarray
 
 
-class Queries(NamedTuple):
+class Partners(NamedTuple):
+    """The part of these that triplets are made from."""
+
+    targets: np.ndarray
+    impostors: np.ndarray
+
+
+class SearchRows(NamedTuple):
     """Rows that look for neighbours."""
 
     X: np.ndarray
@@ -67,6 +75,11 @@ class Queries(NamedTuple):
     numbers: np.ndarray  # within their shard
     own: np.ndarray  # numbers among the rows searched, -1 for strangers
     probes: np.ndarray  # (q, n_cells) cells to look into; empty for all
+
+
+def partners_of(lists: NeighborLists) -> Partners:
+    """What is left when the graph has been made."""
+    return Partners(lists.targets, lists.impostors)
 
 
 def find_neighbors(
@@ -78,7 +91,7 @@ def find_neighbors(
     seed: int,
     among: Shards | None = None,
 ) -> tuple[list[Future], dict[str, float]]:
-    """``Found`` of every shard, and the share of true neighbours found, by purpose.
+    """``NeighborLists`` of every shard, and the share of true neighbours found, by purpose.
 
     Neighbours are rows of the shards themselves, or of others with the same cells.
     """
@@ -109,7 +122,7 @@ class _Search:
         self.searched = list(zip(among.parts, among.offsets[:-1].tolist(), strict=True))
 
     def exactly(self, queries: list[Future]) -> list[Future]:
-        """``Found`` of some queries, by definition."""
+        """``NeighborLists`` of some queries, by definition."""
         found: list[Future] = []
         for wave in self.cluster.waves(len(queries)):
             found += [self._exactly_for(queries[number]) for number in wave]
@@ -119,16 +132,16 @@ class _Search:
     def _exactly_for(self, queries: Future) -> Future:
         submit = self.cluster.submit
         return self._merged(
-            submit(_search_exactly, queries, *its, self.wanted) for its in self.searched
+            submit(_search_exactly, queries, *its, max(self.wanted)) for its in self.searched
         )
 
     def _merged(self, candidates: Iterable[Future], n_rows: int | None = None) -> Future:
-        """``Found`` of what shards propose, a few of them in memory at a time."""
+        """``NeighborLists`` of what shards propose, a few of them in memory at a time."""
         running = RunningSum(self.cluster, candidates, _nearest_candidates)
-        return self.cluster.submit(_found, running.parts, n_rows)
+        return self.cluster.submit(_lists_of, running.parts, n_rows, self.wanted)
 
     def in_cells(self, n_cells: int) -> list[Future]:
-        """``Found`` of every shard, in its rows' nearest cells."""
+        """``NeighborLists`` of every shard, in its rows' nearest cells."""
         submit, shards = self.cluster.submit, self.among
         probing = self.cluster.put((shards.centers, shards.shard_of_cell, shards.scaling, n_cells))
         places = [submit(_indexed, part, probing) for part in shards.parts]
@@ -140,7 +153,7 @@ class _Search:
             for s, its, numbers in zip(wave, queries, looked_into, strict=True):
                 looks = ((submit(_sent, its, probing, r), r) for r in numbers)
                 candidates = (
-                    submit(_search_cells, sent, places[r], int(shards.offsets[r]), self.wanted)
+                    submit(_search_cells, sent, places[r], int(shards.offsets[r]), max(self.wanted))
                     for sent, r in looks
                 )
                 found.append(self._merged(candidates, n_rows[s]))
@@ -172,7 +185,7 @@ class _Search:
             submit(_some_of, *its, share, its_seed)
             for its, share, its_seed in zip(self.asking, shares, seeds, strict=True)
         ]
-        joined = submit(_joined, samples)
+        joined = submit(stacked, samples)
         queries, truth = self.cluster.gather((joined, self._exactly_for(joined)))
         return _Sample(queries, np.repeat(np.arange(len(shards)), shares), truth)
 
@@ -180,14 +193,13 @@ class _Search:
         """The share of true neighbours found, of the rows that did not choose the cells."""
         measured = np.arange(1, len(sample.shards), 2)  # shard by shard
         looks = [
-            self.cluster.submit(_rows_found, found[s], sample.queries.numbers[its])
+            self.cluster.submit(rows_of, found[s], sample.queries.numbers[its])
             for s in np.unique(sample.shards[measured])
             for its in [measured[sample.shards[measured] == s]]
         ]
-        parts = zip(*self.cluster.gather(looks), strict=True)
-        _, *lists = (np.concatenate(its) for its in parts)
+        _, *lists = stacked(self.cluster.gather(looks))
         return {
-            purpose: _share_found(truth[measured], there)
+            purpose: share_found(truth[measured], there)
             for (purpose, truth), there in zip(sample.neighbors().items(), lists, strict=True)
         }
 
@@ -195,9 +207,9 @@ class _Search:
 class _Sample(NamedTuple):
     """Rows with their true neighbours; even ones choose the cells, odd ones are measured."""
 
-    queries: Queries
+    queries: SearchRows
     shards: np.ndarray  # of every row
-    truth: Found
+    truth: NeighborLists
 
     def neighbors(self) -> dict[str, np.ndarray]:
         """By purpose: numbers of the true neighbours, (q, k), -1 where there are fewer.
@@ -223,21 +235,11 @@ def _n_cells_needed(shards: Shards, sample: _Sample) -> int:
     return n_cells
 
 
-def _rows_found(found: Found, rows: np.ndarray) -> Found:
-    return Found(*(part[rows] for part in found))
-
-
-def _share_found(truth: np.ndarray, found: np.ndarray) -> float:
-    """Of the neighbours that are there, (q, k) numbers."""
-    hits = (truth[:, :, None] == found[:, None, :]).any(axis=2)
-    return float(hits[truth >= 0].mean()) if (truth >= 0).any() else 1.0
-
-
-def _n_queries(queries: Queries) -> int:
+def _n_queries(queries: SearchRows) -> int:
     return len(queries.X)
 
 
-def _short(shard: Shard, first: int | None, found: Found, expected: Any) -> Queries:
+def _short(shard: Shard, first: int | None, found: NeighborLists, expected: Any) -> SearchRows:
     """The rows that should have more neighbours than were found."""
     class_sizes, wanted = expected
     own = class_sizes[shard.codes]
@@ -247,24 +249,24 @@ def _short(shard: Shard, first: int | None, found: Found, expected: Any) -> Quer
     for numbers, limit in zip(lists, limits, strict=True):
         is_short |= (numbers >= 0).sum(axis=1) < np.minimum(limit, numbers.shape[1])
     chosen = np.flatnonzero(is_short)
-    return Queries(*(part[chosen] for part in _all_of(shard, first)))
+    return rows_of(_all_of(shard, first), chosen)
 
 
-def _patched(found: Found, queries: Queries, exact: Found) -> Found:
-    whole = Found(*(part.copy() for part in found))
+def _patched(found: NeighborLists, queries: SearchRows, exact: NeighborLists) -> NeighborLists:
+    whole = NeighborLists(*(part.copy() for part in found))
     for here, there in zip(whole, exact, strict=True):
         here[queries.numbers] = there
     return whole
 
 
-def _all_of(shard: Shard, first: int | None) -> Queries:
+def _all_of(shard: Shard, first: int | None) -> SearchRows:
     numbers = np.arange(len(shard.X))
     own = np.full(len(numbers), -1) if first is None else first + numbers
     nothing = np.empty((len(numbers), 0), dtype=np.int64)
-    return Queries(shard.X, shard.codes, numbers, own, nothing)
+    return SearchRows(shard.X, shard.codes, numbers, own, nothing)
 
 
-def _search_exactly(queries: Queries, shard: Shard, offset: int, wanted: Wanted) -> Candidates:
+def _search_exactly(queries: SearchRows, shard: Shard, offset: int, k: int) -> Candidates:
     """The nearest rows of a shard, by definition; equals by the order of the user."""
     classes = []
     for code in np.unique(shard.codes):
@@ -272,93 +274,59 @@ def _search_exactly(queries: Queries, shard: Shard, offset: int, wanted: Wanted)
         members = members[np.argsort(shard.rows[members])]
         classes.append((int(code), members, EuclideanIndex(shard.X[members])))
 
-    def by_class(some: Queries) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
-        inside = (some.own >= offset) & (some.own < offset + len(shard.X))
-        own = np.where(inside, some.own - offset, -1)
+    def by_class(some: SearchRows) -> Iterator[FoundInClass]:
         for code, members, index in classes:
-            yield code, *_nearest_members(some.X, own, members, index, max(wanted))
+            squared, at = index.search(some.X, min(k + 1, len(members)))
+            yield code, squared, members[at]
 
-    return _in_blocks(queries, shard.rows, offset, by_class, wanted)
-
-
-def _nearest_members(
-    X: np.ndarray, own: np.ndarray, members: np.ndarray, index: EuclideanIndex, k: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances and rows of the k nearest members, the query's own row left out."""
-    squared = np.full((len(X), k), np.inf)
-    numbers = np.full((len(X), k), -1, dtype=np.int64)
-    place = np.full(max(members.max(), own.max(initial=-1)) + 2, -1)
-    place[members] = np.arange(len(members))
-    own = place[own]
-    for chosen, its in ((np.flatnonzero(own >= 0), own), (np.flatnonzero(own < 0), None)):
-        found = min(k, len(members) - (its is not None))
-        if found > 0 and len(chosen):
-            d2, at = index.search(X[chosen], found, None if its is None else its[chosen])
-            squared[chosen, :found], numbers[chosen, :found] = d2, members[at]
-    return squared, numbers
+    return _in_blocks(queries, shard.rows, offset, by_class, k)
 
 
 def _in_blocks(
-    queries: Queries,
+    queries: SearchRows,
     rows: np.ndarray,
     offset: int,
-    by_class: Callable[[Queries], Iterable[tuple[int, np.ndarray, np.ndarray]]],
-    wanted: Wanted,
+    by_class: Callable[[SearchRows], Iterator[FoundInClass]],
+    k: int,
 ) -> Candidates:
-    """Some queries at a time."""
+    """The k nearest of the own class and of the others, some queries at a time."""
     parts = []
-    for start in range(0, max(len(queries.X), 1), _QUERY_BLOCK):
-        some = Queries(*(part[start : start + _QUERY_BLOCK] for part in queries))
-        parts.append(_by_purpose(some, rows, offset, by_class(some), wanted))
-    nears = {
-        purpose: Near(
-            *(np.concatenate(p) for p in zip(*(getattr(c, purpose) for c in parts), strict=True))
-        )
-        for purpose in Wanted._fields
-    }
-    return Candidates(queries.numbers, **nears)
+    for start in range(0, len(queries.X), _QUERY_BLOCK):
+        some = rows_of(queries, slice(start, start + _QUERY_BLOCK))
+        parts.append(_nearest_by_side(some, rows, offset, by_class(some), k))
+    near = Near(*(np.concatenate(its, axis=1) for its in zip(*parts, strict=True)))
+    return Candidates(queries.numbers, near)
 
 
-def _by_purpose(
-    queries: Queries,
-    rows: np.ndarray,
-    offset: int,
-    by_class: Iterable[tuple[int, np.ndarray, np.ndarray]],
-    wanted: Wanted,
-) -> Candidates:
-    """The nearest of all classes, of the query's own and of the others."""
-    purposes: dict[str, list[Near]] = {"graph": [], "targets": [], "impostors": []}
-
-    def merge() -> dict[str, Near]:
-        lists = zip(purposes.items(), wanted, strict=True)
-        return {name: nearest_of(parts, k, len(queries.X)) for (name, parts), k in lists}
-
+def _nearest_by_side(
+    queries: SearchRows, rows: np.ndarray, offset: int, by_class: Iterable[FoundInClass], k: int
+) -> Near:
+    lists: list[Near] = []
     for code, squared, numbers in by_class:
-        absent = numbers < 0
-        near = Near(
-            np.where(absent, np.inf, squared),
-            np.where(absent, -1, offset + numbers),
-            np.where(absent, np.iinfo(np.int64).max, rows[numbers]),
+        # A row is not its own neighbour; one more than wanted was asked for.
+        there = (numbers >= 0) & (offset + numbers != queries.own[:, None])
+        is_own = (queries.codes == code)[:, None]
+        apart = np.where([there & is_own, there & ~is_own], squared, np.inf)
+        numbers, its_rows = (
+            np.broadcast_to(part, apart.shape) for part in (offset + numbers, rows[numbers])
         )
-        own = (queries.codes == code)[:, None]
-        purposes["graph"].append(near)
-        purposes["targets"].append(near._replace(squared=np.where(own, near.squared, np.inf)))
-        purposes["impostors"].append(near._replace(squared=np.where(own, np.inf, near.squared)))
-        if len(purposes["graph"]) == _LISTS:  # there may be many classes
-            purposes = {name: [near] for name, near in merge().items()}
-    return Candidates(queries.numbers, **merge())
+        lists.append(Near(apart, numbers, its_rows))
+        if len(lists) == _LISTS:  # there may be many classes
+            lists = [nearest_of(lists, k)]
+    return nearest_of(lists, k)
 
 
-def nearest_of(parts: list[Near], k: int, n_queries: int) -> Near:
+def nearest_of(parts: list[Near], k: int) -> Near:
     """The k nearest of several lists, equals by the order of the user."""
-    nothing = np.full((n_queries, k), -1, dtype=np.int64)
-    padding = Near(np.full((n_queries, k), np.inf), nothing, nothing)
+    shape = (*parts[0].squared.shape[:-1], k)
+    nothing = np.full(shape, -1, dtype=np.int64)
+    padding = Near(np.full(shape, np.inf), nothing, nothing)
     squared, numbers, rows = (
-        np.concatenate(part, axis=1) for part in zip(*parts, padding, strict=True)
+        np.concatenate(its, axis=-1) for its in zip(*parts, padding, strict=True)
     )
     numbers = np.where(np.isinf(squared), -1, numbers)
-    order = np.lexsort((rows, squared), axis=1)[:, :k]
-    return Near(*(np.take_along_axis(part, order, axis=1) for part in (squared, numbers, rows)))
+    order = np.lexsort((rows, squared), axis=-1)[..., :k]
+    return Near(*(np.take_along_axis(part, order, axis=-1) for part in (squared, numbers, rows)))
 
 
 def _nearest_candidates(parts: list[Candidates]) -> Candidates:
@@ -367,74 +335,65 @@ def _nearest_candidates(parts: list[Candidates]) -> Candidates:
     if not all(np.array_equal(part.queries, queries) for part in parts):
         queries = np.unique(np.concatenate([part.queries for part in parts]))
         parts = [_among(part, queries) for part in parts]
-    lists = zip(*(part[1:] for part in parts), strict=True)
-    nears = [nearest_of(list(its), its[0].squared.shape[1], len(queries)) for its in lists]
-    return Candidates(queries, *nears)
+    k = parts[0].near.squared.shape[-1]
+    return Candidates(queries, nearest_of([part.near for part in parts], k))
 
 
 def _among(part: Candidates, queries: np.ndarray) -> Candidates:
     """With nothing for the queries that were not asked."""
-    rows = np.searchsorted(queries, part.queries)
-
-    def spread(near: Near) -> Near:
-        shape = len(queries), near.squared.shape[1]
-        whole = Near(np.full(shape, np.inf), np.full(shape, -1), np.full(shape, -1))
-        for here, there in zip(whole, near, strict=True):
-            here[rows] = there
-        return whole
-
-    return Candidates(queries, *(spread(near) for near in part[1:]))
+    shape = (2, len(queries), part.near.squared.shape[-1])
+    whole = Near(np.full(shape, np.inf), np.full(shape, -1), np.full(shape, -1))
+    for here, there in zip(whole, part.near, strict=True):
+        here[:, np.searchsorted(queries, part.queries)] = there
+    return Candidates(queries, whole)
 
 
-def _found(parts: list[Candidates], n_rows: int | None) -> Found:
+def _lists_of(parts: list[Candidates], n_rows: int | None, wanted: Wanted) -> NeighborLists:
     """Neighbours of a shard's rows, or of the queries alone."""
     nearest = _nearest_candidates(parts)
     if n_rows is not None:
         nearest = _among(nearest, np.arange(n_rows))
-    _, graph, targets, impostors = nearest
-    return Found(graph.squared, graph.numbers, targets.numbers, impostors.numbers)
+    own, others = (Near(*(part[side] for part in nearest.near)) for side in (0, 1))
+    graph = nearest_of([own, others], wanted.graph)
+    partners = own.numbers[:, : wanted.targets], others.numbers[:, : wanted.impostors]
+    return NeighborLists(graph.squared, graph.numbers, *(part.copy() for part in partners))
 
 
 # --- the nearest cells only ---
 
 
-def _some_of(shard: Shard, first: int | None, size: int, seed: int) -> Queries:
+def _some_of(shard: Shard, first: int | None, size: int, seed: int) -> SearchRows:
     chosen = some_rows(len(shard.X), size, seed)
-    return Queries(*(part[chosen] for part in _all_of(shard, first)))
+    return rows_of(_all_of(shard, first), chosen)
 
 
-def _joined(samples: list[Queries]) -> Queries:
-    return Queries(*(np.concatenate(parts) for parts in zip(*samples, strict=True)))
-
-
-def _probing(shard: Shard, first: int | None, probing: Any) -> Queries:
+def _probing(shard: Shard, first: int | None, probing: Any) -> SearchRows:
     centers, _, scaling, n_cells = probing
     X = scaling.single(shard.X)
     queries = _all_of(shard, first)
     return queries._replace(X=X, probes=nearest_cells(X, centers, n_cells))
 
 
-def _shards_of(queries: Queries, probing: Any) -> list[int]:
+def _shards_of(queries: SearchRows, probing: Any) -> list[int]:
     """The shards that queries look into."""
     return np.unique(probing[1][queries.probes]).tolist()
 
 
-def _sent(queries: Queries, probing: Any, number: int) -> Queries:
+def _sent(queries: SearchRows, probing: Any, number: int) -> SearchRows:
     """The queries that look into a shard."""
     _, shard_of_cell, _, _ = probing
     there = np.flatnonzero((shard_of_cell[queries.probes] == number).any(axis=1))
-    return Queries(*(part[there] for part in queries))
+    return rows_of(queries, there)
 
 
 def _indexed(shard: Shard, probing: Any) -> CellIndex:
     return CellIndex(shard, probing[2])
 
 
-def _search_cells(queries: Queries, index: CellIndex, offset: int, wanted: Wanted) -> Candidates:
+def _search_cells(queries: SearchRows, index: CellIndex, offset: int, k: int) -> Candidates:
     """The nearest rows of a shard in the cells that the queries look into."""
 
-    def by_class(some: Queries) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
-        for code, d2, numbers in index.search(some.X, some.probes, max(wanted) + 1):
-            yield code, np.where(numbers + offset == some.own[:, None], np.inf, d2), numbers
+    def by_class(some: SearchRows) -> Iterator[FoundInClass]:
+        return index.search(some.X, some.probes, k + 1)
 
-    return _in_blocks(queries, index.rows, offset, by_class, wanted)
+    return _in_blocks(queries, index.rows, offset, by_class, k)

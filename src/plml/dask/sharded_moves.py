@@ -1,0 +1,192 @@
+"""The moves of the box solver on gammas that stay with their shards."""
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+from distributed import Future
+
+from plml.dask.sharded_dual import BOUNDS, Point, ShardedDual, Slack
+from plml.solvers.problem import Callback, Evaluation, Solution, State
+from plml.solvers.quasi_newton import (
+    MEMORY,
+    free_coordinates,
+    inner_products,
+    minimize_box,
+    row_coefficients,
+)
+from plml.stages.metrics import PATIENCE
+
+
+def minimize(
+    dual: ShardedDual,
+    start: list[Future] | None,
+    *,
+    tol: float,
+    max_iter: int,
+    callback: Callback | None,
+) -> Solution:
+    """The solver of one machine, whose moves are tasks."""
+    moves = ShardedMoves(dual, dual.uniform_start() if start is None else start)
+    patience = PATIENCE if dual.dtype == np.float32 else None
+    return minimize_box(moves, tol=tol, max_iter=max_iter, patience=patience, callback=callback)
+
+
+class Way(NamedTuple):
+    """How a shard came to a point, and where it may move from there."""
+
+    step: np.ndarray | None
+    change: np.ndarray | None  # of the gradient
+    free: np.ndarray
+
+
+class ShardedTrial(NamedTuple):
+    """A point along the projected arc."""
+
+    x: list[Future]  # of Point
+    evaluation: Evaluation
+    value: float
+    slope: float
+
+
+class ShardedLook(NamedTuple):
+    """A point with all that the next step needs."""
+
+    x: list[Future]  # of Point
+    evaluation: Evaluation
+    slacks: list[Future]
+    ways: list[Future]
+    gram: np.ndarray
+    value: float
+    gap: float
+    steepest: float
+
+
+class ShardedMoves:
+    """``BoxOracle`` over shards.
+
+    Parameters
+    ----------
+    dual : ShardedDual
+    points : of every shard, where to start
+    """
+
+    width = BOUNDS[1] - BOUNDS[0]
+
+    def __init__(self, dual: ShardedDual, points: list[Future]) -> None:
+        self.dual = dual
+        self.cluster = dual.cluster
+        self._points = points
+        self._ways: deque[list[Future]] = deque(maxlen=MEMORY)
+
+    @property
+    def n_remembered(self) -> int:
+        """Steps."""
+        return len(self._ways)
+
+    def start(self, saved: State) -> ShardedLook:
+        """As in ``BoxOracle``."""
+        evaluation, _ = self.dual.evaluate(self._points)
+        return self._look(self._points, evaluation, self.dual.slacks(self._points, evaluation))
+
+    def state(self, at: ShardedLook) -> State:
+        """Nothing is kept in a file."""
+        raise NotImplementedError
+
+    def trial(self, at: ShardedLook, step: float) -> ShardedTrial:
+        """As in ``BoxOracle``."""
+        coefficients = row_coefficients(at.gram, range(self.n_remembered))
+        points = [
+            self.cluster.submit(moved, *its, [ways[s] for ways in self._ways], coefficients, step)
+            for s, its in enumerate(zip(at.x, at.slacks, at.ways, strict=True))
+        ]
+        evaluation, slope = self.dual.evaluate(points)
+        return ShardedTrial(points, evaluation, evaluation.value, slope)
+
+    def look(self, trial: ShardedTrial, before: ShardedLook) -> ShardedLook:
+        """As in ``BoxOracle``."""
+        slacks = self.dual.slacks(trial.x, trial.evaluation)
+        return self._look(trial.x, trial.evaluation, slacks, before)
+
+    def forget(self, at: ShardedLook) -> ShardedLook:
+        """As in ``BoxOracle``."""
+        self._ways.clear()
+        return self._look(at.x, at.evaluation, at.slacks)
+
+    def _look(
+        self,
+        points: list[Future],
+        evaluation: Evaluation,
+        slacks: list[Future],
+        before: ShardedLook | None = None,
+    ) -> ShardedLook:
+        submit, dual = self.cluster.submit, self.dual
+        numbers = [submit(_numbers, slack) for slack in slacks]
+        came = [None] * len(points) if before is None else zip(before.x, before.slacks, strict=True)
+        ways = [
+            submit(way_to, *its, numbers, dual.dtype)
+            for its in zip(points, slacks, came, strict=True)
+        ]
+        if before is not None:
+            self._ways.append(ways)
+        grams = [
+            submit(gram_of, slack, [its[s] for its in self._ways], way, dual.dtype)
+            for s, (slack, way) in enumerate(zip(slacks, ways, strict=True))
+        ]
+        grams, numbers = self.cluster.gather((grams, numbers))
+        _, steepest, hinge = (list(column) for column in zip(*numbers, strict=True))
+        gap = dual.gap(evaluation, sum(hinge))
+        gram = np.sum(grams, axis=0)
+        value, top = evaluation.value, max(steepest)
+        return ShardedLook(points, evaluation, slacks, ways, gram, value, gap, top)
+
+
+def _numbers(slack: Slack) -> tuple[float, ...]:
+    return slack[1:]
+
+
+def way_to(
+    point: Point,
+    slack: Slack,
+    before: tuple[Point, Slack] | None,
+    numbers: list[tuple[float, ...]],
+    dtype: Any,
+) -> Way:
+    """The way from the point before, if any, and the coordinates that are free here."""
+    distance = np.float64(max(number[0] for number in numbers))
+    free = free_coordinates(point.x, slack.gradient, BOUNDS, distance)
+    if before is None:
+        return Way(None, None, free)
+    step, change = point.x - before[0].x, slack.gradient - before[1].gradient
+    return Way(step.astype(dtype), change.astype(dtype), free)
+
+
+def gram_of(slack: Slack, ways: list[Way], here: Way, dtype: Any) -> np.ndarray:
+    """Inner products over the free coordinates."""
+    return inner_products(_rows(slack, ways), here.free, dtype)
+
+
+def _rows(slack: Slack, ways: list[Way]) -> list[np.ndarray]:
+    """The gradient, and after it steps and changes of it."""
+    pairs = [part for way in ways for part in (way.step, way.change) if part is not None]
+    return [slack.gradient, *pairs]
+
+
+def moved(
+    point: Point,
+    slack: Slack,
+    here: Way,
+    ways: list[Way],
+    coefficients: np.ndarray,
+    step: float,
+) -> Point:
+    """Along the quasi-Newton direction, and into the box."""
+    rows = _rows(slack, ways)
+    dtype = rows[-1].dtype
+    inside = sum(
+        c * row.astype(dtype, copy=False)
+        for c, row in zip(coefficients.astype(dtype), rows, strict=True)
+    )
+    direction = np.where(here.free, inside.astype(np.float64), -slack.gradient)
+    x = np.clip(point.x + step * direction, *BOUNDS)
+    return Point(x, float(slack.gradient @ (x - point.x)))
