@@ -96,19 +96,13 @@ def test_every_package_has_its_layer():
     assert len(LEVEL) == sum(map(len, LAYERS))
 
 
-REWRITTEN = pytest.mark.xfail(reason="the fit on a cluster still works on an estimator")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=REWRITTEN if name == "plml.dask" else ()) for name in LEVEL]
-)
+@pytest.mark.parametrize("name", LEVEL)
 def test_imports_go_down(name):
     ours = [found for found in between_rooms(SRC) if room(found.importer) == name]
     wrong = [str(found) for found in ours if LEVEL[room(found.imported)] <= LEVEL[name]]
     assert not wrong, "\n".join(wrong)
 
 
-@REWRITTEN
 def test_no_package_imports_one_that_imports_it():
     graph: dict[str, set[str]] = {}
     for found in between_rooms(SRC):
@@ -148,7 +142,6 @@ def test_an_import_is_found_wherever_it_stands(tmp_path, source):
         TopologicalSorter(graph).prepare()
 
 
-@pytest.mark.xfail(reason="the stages on a cluster still have the names of those on one machine")
 def test_a_file_is_known_by_its_name():
     names = Counter(path.name for path in SRC.rglob("*.py"))
     assert [name for name, count in names.items() if count > 1] == ["__init__.py"]
