@@ -9,9 +9,9 @@
 ``same``: with exact neighbours the objective and the predictions of the two, at a gap of 1e-5; with
 the distributed graph (nearest cells) the accuracy, at the default gap. ``overhead``: seconds of
 both on a mixture of Gaussians that is in memory, one after the other on the same two cores.
-``bytes``: what workers send in an iteration of stage 2, at several sizes. ``landmarks``: what stage 1
-loses when it is learned on some of the rows.
-``model``: what these measurements predict for 10^8 rows, 256 features and 100 workers.
+``bytes``: what workers send in an iteration of stage 2, at several sizes. ``landmarks``: what
+stage 1 loses when it is learned on some of the rows. ``model``: what these measurements predict for
+10^8 rows, 256 features and 100 workers.
 """
 
 import argparse
@@ -38,8 +38,9 @@ from plml.stages.neighbors import ExactNeighbors
 from plml.stages.pipeline import METRICS, Settings, SmoothWeighting
 from plml.stages.run import Run
 from plml.stages.weights import WeightProblem
-from plml_study import datasets, protocols
+from plml_study import datasets
 from plml_study.records import provenance
+from raw_mnist import raw_mnist
 from stopwatch import seconds_of
 
 
@@ -61,7 +62,7 @@ def blocks(X: np.ndarray, y: np.ndarray, n: int = 4) -> tuple[Any, Any]:
 def split(name: str) -> tuple[np.ndarray, ...]:
     """Training and test part."""
     if name == "mnist":
-        return protocols.raw_mnist(None)
+        return raw_mnist(None)
     data = datasets.load(name)
     order = np.random.default_rng(0).permutation(len(data.X))
     train, test = order[: 4 * len(order) // 5], order[4 * len(order) // 5 :]
@@ -220,12 +221,12 @@ def traffic(n: int) -> dict[str, Any]:
 
 
 #: Assumptions of the prediction.
-WORKERS, CORES, NETWORK, TASK = 100, 16, 1.25e9, 1e-3  # bytes and tasks a second
+WORKERS, CORES, NETWORK, TASK = 100, 16, 1.25e9, 1e-3  # bytes and tasks per second
 SHARDS = 4 * WORKERS
 ROWS, FEATURES, BASES = 10**8, 256, 20
 #: Rows of the overhead run that the seconds are from; stage 1 is on all of them.
 BASIS = 200_000
-#: Bytes of a row in stage 2 beside its features: six pairs and nine triplets with their places in
+#: Bytes of a row in stage 2 besides its features: six pairs and nine triplets with their places in
 #: the operator, gammas and gradients of two points in float64, ten pairs of vectors in float32.
 ROW_BYTES = 6 * 64 + 9 * 24 + 4 * 9 * 8 + 20 * 9 * 4
 HALO = 1.3  # rows of a shard with those that it reads of others, more where shards are small

@@ -14,9 +14,9 @@ import faiss
 import numpy as np
 
 from plml import PLML
+from plml.serving import EuclideanReduction
 from plml_study.datasets import load
 from plml_study.protocols import prepared_split, splits
-from plml.serving import EuclideanReduction
 
 K = 5
 

@@ -19,19 +19,21 @@ from typing import Any
 
 import numpy as np
 
+import synthetic
 from plml import PLML, PLMLCV
 from plml.backend.arrays import to_device
-import synthetic
-from plml_study import datasets, protocols
-from plml_study.records import provenance
-from stopwatch import product_rate, seconds_of, stage_seconds
 from plml.io.files import write_atomically
 from plml.stages.anchors import kmeans_anchors
+from plml.stages.pipeline import ANCHORS, METRICS, NEIGHBORS, TRIPLETS, WEIGHTS
+from plml_study import datasets, protocols
+from plml_study.records import provenance
+from raw_mnist import raw_mnist
+from stopwatch import product_rate, seconds_of, stage_seconds
 
 
 def measured_rates(X: np.ndarray, device: str) -> dict[str, float]:
-    """The best of many: float32 flops a second of the products of stage 2 and of the searches,
-    and bytes a second of a copy.
+    """The best of many: float32 flops per second of the products of stage 2 and of the searches,
+    and bytes per second of a copy.
     """
     placed = to_device(X, device)
     copies = [seconds_of(lambda: placed + 0.0, device)[0] for _ in range(20)]
@@ -47,16 +49,16 @@ def floors(model: PLML, n_lloyd: int, n: int, rates: dict[str, float]) -> dict[s
     m, d = model.anchors_.shape
     nnz = float(np.count_nonzero(model.weights_))
     work = {  # flops, which rate, bytes in float32
-        "graph": (2.0 * n * n * d, "search_flops", 0.0),
-        "anchors": (4.0 * n * m * d * n_lloyd, "scatter_flops", 2.0 * 4 * n * d * n_lloyd),
+        NEIGHBORS: (2.0 * n * n * d, "search_flops", 0.0),
+        ANCHORS: (4.0 * n * m * d * n_lloyd, "scatter_flops", 2.0 * 4 * n * d * n_lloyd),
         # x, y, their products, the last move and the linear part are read; all but one written.
-        "weights": (
+        WEIGHTS: (
             2.0 * n * m * m * model.weights_n_iter_,
             "scatter_flops",
             11.0 * 4 * n * m * model.weights_n_iter_,
         ),
-        "triplets": (2.0 * n * n * d, "search_flops", 0.0),
-        "metrics": (4.0 * d * d * nnz * model.n_iter_, "scatter_flops", 0.0),
+        TRIPLETS: (2.0 * n * n * d, "search_flops", 0.0),
+        METRICS: (4.0 * d * d * nnz * model.n_iter_, "scatter_flops", 0.0),
     }
     return {
         stage: max(flops / rates[rate], bytes / rates["bytes"])
@@ -69,7 +71,7 @@ def same(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def same_at(tol: float, options: argparse.Namespace) -> dict[str, Any]:
-    X, y, X_test, y_test = protocols.raw_mnist(options.data_dir)
+    X, y, X_test, y_test = raw_mnist(options.data_dir)
     X, y = X[: options.rows], y[: options.rows]
     found = {}
     for device in ("cpu", options.device):
@@ -101,13 +103,11 @@ def same_at(tol: float, options: argparse.Namespace) -> dict[str, Any]:
 
 def mnist(options: argparse.Namespace) -> dict[str, Any]:
     device = options.device
-    X, y, X_test, y_test = protocols.raw_mnist(options.data_dir)
+    X, y, X_test, y_test = raw_mnist(options.data_dir)
     X, y = X[: options.rows], y[: options.rows]
     fits, predictions = [], []
     PLML(random_state=0, device=device).fit(X, y).predict(X_test)  # warm-up
     with stage_seconds(device) as times:
-        for name in times:
-            times[name].clear()
         for _ in range(options.repeats):
             model = PLML(random_state=0, device=device)
             fits.append(seconds_of(lambda model=model: model.fit(X, y), device)[0])

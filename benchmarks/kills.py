@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from plml import PLML, Checkpoint
+from plml.io.files import write_atomically
 from plml_study.datasets import load
 from plml_study.protocols import prepared_split, splits
 from plml_study.records import provenance
-from plml.io.files import write_atomically
 
 
 def fit(data: str, checkpoint: str, out: str) -> None:

@@ -8,7 +8,7 @@ import resource
 from time import perf_counter
 
 from plml import LMNN
-from plml_study import protocols
+from raw_mnist import raw_mnist
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def main() -> None:
     parser.add_argument("--data-dir")
     parser.add_argument("--max-iter", type=int, default=300)
     options = parser.parse_args()
-    X, y, X_test, y_test = protocols.raw_mnist(options.data_dir)
+    X, y, X_test, y_test = raw_mnist(options.data_dir)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     start = perf_counter()
     model = LMNN(max_iter=options.max_iter, solver="factored", verbose=1).fit(X, y)

@@ -102,10 +102,10 @@ def main() -> None:
     }
     methods = [m for m in options.methods or pythons if pythons[m]]
 
+    from plml.io.files import write_atomically
     from plml_study import datasets, protocols
     from plml_study.records import provenance
     from plml_study.statistics import mcnemar
-    from plml.io.files import write_atomically
 
     dataset = datasets.load("pendigits", options.data_dir)
     split = protocols.prepared_split(dataset, *next(protocols.splits(dataset)))

@@ -13,13 +13,13 @@ def mixture(
     spread: float = 1.0,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A mixture of Gaussians of low rank, several a class: (X, y).
+    """A mixture of Gaussians of low rank, several per class: (X, y).
 
     Parameters
     ----------
     n_samples, n_features : the shape of X, float32, its rows of unit mean square norm
     n_classes : labels 0 to n_classes - 1, in turn
-    n_clouds : Gaussians a class
+    n_clouds : Gaussians per class
     rank : directions in which a Gaussian is wide
     spread : distance between the means, relative to that width
     seed : of everything

@@ -11,8 +11,8 @@ from time import perf_counter
 import numpy as np
 
 from plml import PLML
-from plml_study import datasets
 from plml.preprocessing import MeanNormScaler
+from plml_study import datasets
 
 
 def main() -> None:

@@ -19,12 +19,13 @@ from zipfile import ZipFile
 import atheris
 import numpy as np
 
-with atheris.instrument_imports(include=["plml"]):
-    from plml import checkpoint, persistence, tabular
-    from plml.tables.columns import Columns
-    from plml_study import datasets
+with atheris.instrument_imports(include=["plml", "plml_study"]):
+    from plml import tables
+    from plml.io import checkpoints, model_files
     from plml.io.files import bounded_memory
     from plml.io.model_schema import SCHEMA
+    from plml.tables.columns import Columns
+    from plml_study import datasets
 
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
 SEEDS = Path(__file__).parents[1] / "tests" / "data"
@@ -33,7 +34,7 @@ SEEDS = Path(__file__).parents[1] / "tests" / "data"
 def table(path: Path) -> None:
     """As ``plml fit`` and ``plml predict`` read a table."""
     with bounded_memory(path):
-        found = tabular.read_table(path)
+        found = tables.read_table(path)
     for imputes in (False, True):
         columns = Columns.of(found, path.name, imputes)
         tidy = columns.tidy(found, path.name)
@@ -43,7 +44,7 @@ def table(path: Path) -> None:
 
 def model(path: Path) -> None:
     """As ``plml predict`` and ``plml.load`` read a model."""
-    for read in (persistence.load, tabular.load):
+    for read in (model_files.load, tables.load):
         try:
             read(path)
         except ValueError as error:
@@ -63,7 +64,7 @@ def state(path: Path) -> None:
     """As ``fit(checkpoint=...)`` reads its state: what is damaged is said and left."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        checkpoint.Checkpoint(path).open({"regularization": 1.0}, np.zeros(3))
+        checkpoints.Checkpoint(path).open({"regularization": 1.0}, np.zeros(3))
 
 
 def idx(path: Path) -> None:
@@ -104,7 +105,7 @@ def seeds(kind: str) -> list[bytes]:
         with ZipFile(SEEDS / "kernelsvm-format-1.skops") as good:
             return [good.read(SCHEMA)]
     elif kind == "checkpoint":
-        checkpoint.Checkpoint(path).open({"regularization": 1.0}, np.zeros(3))
+        checkpoints.Checkpoint(path).open({"regularization": 1.0}, np.zeros(3))
     else:
         return [bytes([0, 0, 8, 1, 0, 0, 0, 3, 1, 2, 3]), bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0])]
     return [path.read_bytes()]

@@ -18,7 +18,7 @@ settings.load_profile("plml")
 def pytest_collection_modifyitems(items):
     """Whatever starts a cluster is slow."""
     for item in items:
-        if "cluster" in item.path.relative_to(Path(__file__).parent).parts:
+        if "dask" in item.path.relative_to(Path(__file__).parent).parts:
             item.add_marker(pytest.mark.slow)
 
 

@@ -181,7 +181,7 @@ def test_refits_leave_nothing_behind(iris):
         model.fit(X, y).predict(X)
     gc.collect()
     kept = [thing for thing in gc.get_objects() if type(thing).__name__ == "LocalMetricIndex"]
-    mine = model._placed(X).metric_index
+    mine = model._metric.indexes_on(X).metric_index
     assert [index is mine for index in kept if np.array_equal(index.X, X)] == [True]
     rows = [thing for thing in gc.get_objects() if isinstance(thing, dict) and "_fit_X" in thing]
     assert sum(np.array_equal(state["_fit_X"], X) for state in rows) == 1
@@ -272,7 +272,9 @@ os._exit(0)
 @pytest.mark.parametrize("name", ["PLML", "LMNN", "DANN", "KernelSVM"])
 def test_a_process_forked_during_a_fit_answers_or_refuses(name):
     """Never a hang: another thread may hold any lock at the moment of the fork."""
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(Path(__file__).parent / "support"), os.environ.get("PYTHONPATH", "")]
+    )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKED, name],
         env={**os.environ, "PYTHONPATH": path},

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from plml_study import paper
 from plml_study.figures import Curve
-from plml_study.statistics import mcnemar
 from plml_study.result_tables import Table
+from plml_study.statistics import mcnemar
 
 _LOCAL_BASELINES = ("CBLML", "LMNNMM", "GLML")
 

@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of the paper: what they show, as arrays; ``plml_study.paper_pictures`` draws them."""
+"""Figures 1 and 2 of the paper as arrays; ``plml_study.paper_pictures`` draws them."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from plml_study.records import Store, Task, unpack_bits
 from plml_study.statistics import mcnemar
 
-#: Points a class at which Figure 1 shows the metric.
+#: Points per class at which Figure 1 shows the metric.
 POINTS_A_CLASS = 60
 
 
@@ -43,7 +43,7 @@ class Curve(NamedTuple):
     """A method's accuracy on a data set over the number of basis metrics."""
 
     n_bases: tuple[int, ...]
-    correct: tuple[np.ndarray, ...]  # one (n_test,) boolean array a number of bases
+    correct: tuple[np.ndarray, ...]  # one (n_test,) boolean array per number of bases
 
     @property
     def accuracies(self) -> np.ndarray:

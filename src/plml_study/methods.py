@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.neighbors import KNeighborsClassifier
 
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLMLCV, SML, BoostMetric, KernelSVM
-from plml.estimators._selection import REGULARIZATIONS, select_regularization
+from plml.estimators.regularization_cv import RegularizationCV
 from plml_study.paper import METHODS
 from plml_study.protocols import LARGE
 
@@ -28,58 +27,6 @@ class Setting:
     n_jobs: int | None = None
 
 
-class SelectedRegularization(ClassifierMixin, BaseEstimator):
-    """A large-margin classifier whose ``regularization`` is selected as in the paper.
-
-    Parameters
-    ----------
-    estimator : SML or CBLML
-    cv : inner folds
-    selection_tol : relative gap within the folds
-    n_jobs : folds at the same time
-
-    Attributes
-    ----------
-    estimator_ : fitted at the selected value
-    best_regularization_ : float
-    """
-
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        cv: int = 2,
-        selection_tol: float = 1e-2,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.cv = cv
-        self.selection_tol = selection_tol
-        self.n_jobs = n_jobs
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Select on the rows of X alone, then fit on all of them."""
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        selection = select_regularization(
-            self.estimator,
-            self.estimator._place(X),
-            codes,
-            REGULARIZATIONS,
-            classes=self.classes_,
-            cv=self.cv,
-            tol=self.selection_tol,
-            n_jobs=self.n_jobs,
-        )
-        self.best_regularization_ = selection.regularization
-        chosen = clone(self.estimator).set_params(regularization=self.best_regularization_)
-        self.estimator_ = chosen.fit(X, y)
-        return self
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """Predictions of ``estimator_``."""
-        return self.estimator_.predict(X)
-
-
 def _svm(setting: Setting) -> KernelSVM:
     rows = SVM_SELECTION_ROWS if setting.n_rows > LARGE else None
     return KernelSVM(max_selection_samples=rows, n_jobs=setting.n_jobs, random_state=setting.seed)
@@ -91,10 +38,9 @@ def _lmnn(setting: Setting) -> LMNN:
     return LMNN(solver=solver, device=setting.device, n_jobs=setting.n_jobs)
 
 
-def _selected(kind: type, setting: Setting, **parameters: Any) -> SelectedRegularization:
-    # Threads are shared by the folds during selection, so the estimator is told of them as well.
+def _selected(kind: type, setting: Setting, **parameters: Any) -> RegularizationCV:
     estimator = kind(device=setting.device, n_jobs=setting.n_jobs, **parameters)
-    return SelectedRegularization(estimator, n_jobs=setting.n_jobs)
+    return RegularizationCV(estimator, n_jobs=setting.n_jobs)
 
 
 BUILDERS: dict[str, Callable[[Setting], Any]] = {

@@ -42,7 +42,7 @@ def theme(dark: bool) -> "Iterator[None]":
 
 
 def draw_figure1(panels: Mapping[str, Mapping[str, Any]], dark: bool = False) -> "Figure":
-    """Local metrics as the axes of their ellipses over the plane, one panel a method.
+    """Local metrics as the axes of their ellipses over the plane, one panel per method.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def _draw_metrics(ax: Any, sample: Mapping[str, Any], dark: bool) -> list[str]:
 
 
 def draw_figure2(curves: Mapping[tuple[str, str], Curve], dark: bool = False) -> "Figure":
-    """Accuracy of PLML and CBLML over the number of basis metrics, one panel a data set.
+    """Accuracy of PLML and CBLML over the number of basis metrics, one panel per data set.
 
     Parameters
     ----------

@@ -10,7 +10,6 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
-from plml_study import datasets
 from plml_study.datasets import SOURCES, Dataset
 
 #: Data sets that the paper reduces by PCA to 95% of the variance.
@@ -49,21 +48,6 @@ class OneScale(TransformerMixin, BaseEstimator):
     def transform(self, X: np.ndarray) -> np.ndarray:
         """Divide by it."""
         return X / self.scale_
-
-
-def raw_mnist(data_dir: str | None = None) -> tuple[np.ndarray, ...]:
-    """(X_train, y_train, X_test, y_test) of MNIST for benchmarks: 154 features, float32.
-
-    PCA on raw pixels to 95% of the variance, divided by one number so that the training rows have
-    a mean square norm of one.
-    """
-    data = datasets.load("mnist", data_dir)
-    n = data.n_train
-    pca = PCA(n_components=0.95, svd_solver="covariance_eigh").fit(data.X[:n])
-    X = pca.transform(data.X)
-    X /= np.sqrt(np.mean(np.sum(X[:n] ** 2, axis=1)))
-    X = X.astype(np.float32)
-    return X[:n], data.y[:n], X[n:], data.y[n:]
 
 
 def four_digits(mnist: Dataset) -> Dataset:

@@ -2,28 +2,30 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from plml.backend.threads import thread_team
+from plml.install import install
+from plml.io.files import write_atomically
+from plml.ops.pairs import PairOperator
+from plml.solvers.problem import NO_CHECKPOINT
+from plml.stages.graph import similarity_graph
+from plml.stages.metrics import MetricsDual
+from plml.stages.one_machine import OneMachine
+from plml.stages.pipeline import Prepared, Settings, SmoothWeighting, Weights, learn_metrics_of
+from plml.stages.run import Run
+from plml.stages.triplets import Triplets
+from plml.stages.weights import WeightProblem, learn_weights
 from plml_study import datasets, protocols
 from plml_study.judge import judge_metrics, judge_weights
-from plml_study.records import provenance
-from plml.io.files import write_atomically
-from plml.install import install
-from plml.ops.pairs import PairOperator
 from plml_study.lbfgsb import lbfgsb
-from plml.stages.anchors import kmeans_anchors
-from plml.stages.graph import SCALE_NEIGHBOR, graph_laplacian, similarity_graph
-from plml.stages.metrics import MetricsDual, learn_metrics
-from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
-from plml.stages.triplets import Triplets, neighbor_triplets
-from plml.stages.weights import WeightProblem, learn_weights
+from plml_study.records import provenance
 
 DATASETS = ("pendigits", "optdigits", "letter", "usps", "isolet")
 REGULARIZATIONS = (0.1, 1.0, 10.0)
@@ -32,32 +34,41 @@ TOL = 1e-3
 #: Enough for the paper's algorithm to close the gap nearly everywhere.
 MAX_ITER = 5000
 N_BASES = 20
-LOCALITY, SMOOTHNESS, PULL = 1.0, 100.0, 1.0
+#: Of stage 2, in the solvers of the library; the paper's values.
+SETTINGS = Settings(tol=TOL, max_iter=MAX_ITER)
 
 
-class Prepared(NamedTuple):
-    """What every solver is given: data, graph, anchors and triplets."""
+class Problem(NamedTuple):
+    """What every solver is given: the data, and what the pipeline makes of it before a solver."""
 
-    X: np.ndarray
-    S: Any
+    stages: OneMachine
+    weighting: SmoothWeighting
+    S: Any  # (n, n) sparse similarities
     anchors: np.ndarray
-    problem: WeightProblem
+    stage_1: WeightProblem
     triplets: Triplets
 
 
-def prepare(name: str, data_dir: str | None, seed: int = 0) -> Prepared:
+def prepare(name: str, data_dir: str | None, seed: int = 0) -> Problem:
     """The first training part of a data set under the paper's protocol."""
     dataset = datasets.load(name, data_dir)
     X, y, _, _ = protocols.prepared_split(dataset, *next(protocols.splits(dataset, seed)))
-    codes = np.unique(y, return_inverse=True)[1]
-    S = similarity_graph(*euclidean_neighbors(X, SCALE_NEIGHBOR), 6)
-    anchors = kmeans_anchors(X, N_BASES, check_random_state(seed)).centers
-    problem = WeightProblem(X, anchors, LOCALITY, SMOOTHNESS, graph_laplacian(S))
-    return Prepared(X, S, anchors, problem, neighbor_triplets(ExactNeighbors(X, codes), 3, 3))
+    stages = OneMachine(X, np.unique(y, return_inverse=True)[1], "exact")
+    weighting = SmoothWeighting(N_BASES, random_state=seed)
+    graph = stages.graph(weighting.n_graph_neighbors, NO_CHECKPOINT)
+    anchors, _ = stages.anchors(weighting.n_bases, weighting.random_state, NO_CHECKPOINT)
+    return Problem(
+        stages,
+        weighting,
+        similarity_graph(*graph, weighting.n_graph_neighbors),
+        anchors,
+        stages.weight_problem(graph, anchors, weighting),
+        stages.triplets(SETTINGS.n_targets, SETTINGS.n_impostors, NO_CHECKPOINT),
+    )
 
 
 def race(
-    prepared: Prepared, solver: str, regularization: float, weights: np.ndarray
+    problem: Problem, solver: str, regularization: float, weights: np.ndarray
 ) -> dict[str, Any]:
     """One solver on one problem: seconds of each stage, and what the judge says of the result.
 
@@ -65,15 +76,16 @@ def race(
     """
     start = perf_counter()
     stage1 = "fista" if solver == "fista" else "auto"
-    solution = learn_weights(prepared.problem, solver=stage1, tol=TOL, max_iter=MAX_ITER)
+    solution = learn_weights(problem.stage_1, solver=stage1, tol=TOL, max_iter=MAX_ITER)
     first = perf_counter()
-    M, gamma, n_iter = _stage2(prepared, solver, regularization, weights)
+    M, gamma, n_iter = _stage2(problem, solver, regularization, weights)
     second = perf_counter()
+    X, weighting = problem.stages.X, problem.weighting
     of_weights = judge_weights(
-        prepared.X, prepared.anchors, solution.x, prepared.S, LOCALITY, SMOOTHNESS
+        X, problem.anchors, solution.x, problem.S, weighting.locality, weighting.smoothness
     )
     of_metrics = judge_metrics(
-        prepared.X, weights, prepared.triplets, M, gamma, regularization, PULL
+        X, weights, problem.triplets, M, gamma, regularization, SETTINGS.pull
     )
     return {
         "solver": solver,
@@ -91,20 +103,27 @@ def race(
 
 
 def _stage2(
-    prepared: Prepared, solver: str, regularization: float, weights: np.ndarray
+    problem: Problem, solver: str, regularization: float, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    X, triplets = prepared.X, prepared.triplets
-    if solver == "lbfgsb":  # SciPy's, from a cold start
-        with thread_team() as threads:
-            pairs = PairOperator(X - X.mean(axis=0), weights, triplets.pairs, threads)
-            dual = MetricsDual(pairs, triplets, regularization, PULL)
-            zero = np.zeros(len(triplets.target))
-            solution = lbfgsb(dual, zero, bounds=(0.0, 1.0), tol=TOL, max_iter=MAX_ITER)
-            return dual.metrics(solution.x), solution.x, solution.n_iter
-    metrics = learn_metrics(
-        X, weights, triplets, regularization, PULL, solver=solver, tol=TOL, max_iter=MAX_ITER
-    )
+    if solver == "lbfgsb":
+        return _scipy_stage2(problem, regularization, weights)
+    settings = replace(SETTINGS, regularization=regularization, solver=solver)
+    prepared = Prepared(Weights(weights), problem.triplets, {})
+    metrics = learn_metrics_of(problem.stages, prepared, settings, Run())
     return metrics.M, metrics.gamma, metrics.n_iter
+
+
+def _scipy_stage2(
+    problem: Problem, regularization: float, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """SciPy's L-BFGS-B on the same dual, from a cold start."""
+    X, triplets = problem.stages.X, problem.triplets
+    with thread_team() as threads:
+        pairs = PairOperator(X - X.mean(axis=0), weights, triplets.pairs, threads)
+        dual = MetricsDual(pairs, triplets, regularization, SETTINGS.pull)
+        zero = np.zeros(len(triplets.target))
+        solution = lbfgsb(dual, zero, bounds=(0.0, 1.0), tol=TOL, max_iter=MAX_ITER)
+        return dual.metrics(solution.x), solution.x, solution.n_iter
 
 
 def bench(
@@ -134,11 +153,11 @@ def _runs(
     data_dir: str | None,
 ) -> Iterator[tuple[str, float, str, Callable[[], dict[str, Any]]]]:
     for name in names:
-        prepared = prepare(name, data_dir)
-        solution = learn_weights(prepared.problem, solver="auto", tol=TOL, max_iter=MAX_ITER)
+        problem = prepare(name, data_dir)
+        solution = learn_weights(problem.stage_1, solver="auto", tol=TOL, max_iter=MAX_ITER)
         for regularization in regularizations:
             for solver in solvers:
-                run = partial(race, prepared, solver, regularization, solution.x)
+                run = partial(race, problem, solver, regularization, solution.x)
                 yield name, regularization, solver, run
 
 
@@ -173,8 +192,8 @@ def format_rows(rows: list[dict[str, Any]]) -> str:
 def write_picture(rows: list[dict[str, Any]], path: Path) -> None:
     """The race as bars, where matplotlib is installed."""
     try:
-        from plml_study.race_picture import draw_race
         from plml.inspection.style import write_figure
+        from plml_study.race_picture import draw_race
 
         figure = draw_race(rows)
     except ImportError:

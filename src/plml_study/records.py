@@ -1,27 +1,29 @@
-"""Results on disk: one JSON file a (data set, fold, method), written whole or not at all."""
+"""Results on disk: one file per data set, one record per line, replaced whole or not at all."""
 
 import json
 import os
 import platform
 import subprocess
+import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from plml.io.files import write_atomically
+from plml.io.files import exclusively, write
 
-#: Raised when the meaning of a record changes; records of another format are made again.
+#: Raised when the meaning of a record changes; tasks of other formats are run again.
 FORMAT = 1
 _PACKAGES = ("plml", "numpy", "scipy", "scikit-learn", "faiss-cpu", "torch")
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Task:
     """One fit and its test: a method on a fold of a data set."""
 
@@ -30,11 +32,15 @@ class Task:
     method: str
     n_bases: int | None = None  # only where the method has bases
 
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """The task that a record is of."""
+        return cls(record["dataset"], record["fold"], record["method"], record["n_bases"])
+
     @property
-    def path(self) -> Path:
-        """Where its record lies below the folder of records."""
-        bases = "" if self.n_bases is None else f"-m{self.n_bases}"
-        return Path(self.dataset) / f"fold{self.fold}" / f"{self.method}{bases}.json"
+    def place(self) -> tuple[int, str, int]:
+        """By which the lines of a file are sorted."""
+        return self.fold, self.method, self.n_bases or 0
 
     def __str__(self) -> str:
         bases = "" if self.n_bases is None else f" m={self.n_bases}"
@@ -43,16 +49,38 @@ class Task:
 
 #: What whoever reads a record relies on.
 _NEEDED = {
-    **dict.fromkeys(("format", "seed", "n_test"), int),
+    **dict.fromkeys(("format", "fold", "seed", "n_test"), int),
     **dict.fromkeys(("accuracy", "seconds"), float),
-    **dict.fromkeys(("correct", "device", "finished"), str),
+    **dict.fromkeys(("dataset", "method", "correct", "device", "finished"), str),
     **dict.fromkeys(("selected", "certificate", "versions", "machine"), dict),
+    "n_bases": int | None,
     "commit": str | None,  # none where an installed package runs outside its repository
 }
 
 
+class _Lines(NamedTuple):
+    """The lines of a file: records by their tasks, and what is none by the number of the line."""
+
+    records: dict[Task, dict[str, Any]]
+    written: dict[Task, bytes]
+    others: dict[int, bytes]
+
+    def content(self, changed: Mapping[Task, bytes]) -> bytes:
+        """The file with some records replaced or added; all other lines stay as they are.
+
+        What does not count comes first, so that the last record of a task still is the one that
+        counts.
+        """
+        written = {**self.written, **changed}
+        in_order = (written[task] for task in sorted(written, key=lambda task: task.place))
+        return b"".join(line + b"\n" for line in (*self.others.values(), *in_order))
+
+
 class Store:
-    """Records below a folder.
+    """Records in a folder.
+
+    Several processes may write at the same time. A line that is not a record, or not one that this
+    version reads, is warned of, does not count, and stays.
 
     Parameters
     ----------
@@ -63,35 +91,23 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str], seed: int = 0) -> None:
         self.folder = Path(folder)
         self.seed = seed
+        self._told: set[Any] = set()  # lines and files that were warned of
+
+    def path(self, dataset: str) -> Path:
+        """The file of a data set."""
+        return self.folder / f"{dataset}.jsonl"
 
     def read(self, task: Task) -> dict[str, Any] | None:
         """The record of a task, or None where there is none that counts."""
-        record = self._load(task)
-        return None if record is None or record["seed"] != self.seed else record
-
-    def _load(self, task: Task) -> dict[str, Any] | None:
-        """The record of a task, of whatever seed; None where it is missing or damaged."""
-        try:
-            record = json.loads((self.folder / task.path).read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (json.JSONDecodeError, UnicodeDecodeError):
-            return None  # damaged: made again
-        if not isinstance(record, dict):
-            return None
-        if not record.keys() >= _NEEDED.keys():
-            return None
-        if not all(isinstance(record[name], kind) for name, kind in _NEEDED.items()):
-            return None
-        return record if record["format"] == FORMAT else None
+        record = self._lines(task.dataset).records.get(task)
+        return None if record is None or record["seed"] != self.seed else dict(record)
 
     def seed_in_the_way(self, tasks: Iterable[Task]) -> int | None:
         """The seed of a record that a run of these tasks would replace."""
         for task in tasks:
-            if self.read(task) is None:
-                record = self._load(task)
-                if record is not None and record["seed"] != self.seed:
-                    return int(record["seed"])
+            record = self._lines(task.dataset).records.get(task)
+            if record is not None and record["seed"] != self.seed:
+                return int(record["seed"])
         return None
 
     def write(self, task: Task, result: dict[str, Any]) -> None:
@@ -106,11 +122,94 @@ class Store:
             **result,
             **provenance(),
         }
-        write_atomically(self.folder / task.path, json.dumps(record, indent=1) + "\n")
+        path = self.path(task.dataset)
+        with exclusively(path):
+            write(path, self._lines(task.dataset).content({task: _line(record)}))
+
+    def adopt(self) -> int:
+        """Take over the records of earlier versions, one file each; how many there were.
+
+        A file that is no record, or another one of a task that has one, stays where it is.
+        """
+        folders = {path.parent for path in self.folder.glob("*/fold*")}
+        return sum(self._adopt(folder) for folder in sorted(folders))
+
+    def _adopt(self, folder: Path) -> int:
+        dataset, adopted = folder.name, 0
+        with exclusively(self.path(dataset)):
+            lines, new = self._lines(dataset), {}
+            found = {path: _record(path.read_bytes(), dataset) for path in folder.glob("*/*.json")}
+            for record in found.values():
+                if record is not None and Task.of(record) not in lines.records:
+                    new[Task.of(record)] = _line(record)
+            if new:
+                write(self.path(dataset), lines.content(new))
+            known = self._lines(dataset).records
+            for path, record in sorted(found.items()):
+                if record is not None and known[Task.of(record)] == record:
+                    path.unlink()
+                    adopted += 1
+                else:
+                    self._warn(path, f"{path} is not a record that is needed; it is left there")
+        for empty in (*folder.glob("fold*"), folder):
+            with suppress(OSError):
+                empty.rmdir()
+        return adopted
+
+    def _lines(self, dataset: str) -> _Lines:
+        path = self.path(dataset)
+        try:
+            lines = _parsed(dataset, path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return _Lines({}, {}, {})
+        for number, line in lines.others.items():
+            message = f"{path}, line {number} is not a record that counts; it stays there"
+            self._warn((path, line), message)
+        return lines
+
+    def _warn(self, of: Any, message: str) -> None:
+        """Once."""
+        if of not in self._told:
+            self._told.add(of)
+            warnings.warn(message, stacklevel=4)
+
+
+@lru_cache(maxsize=16)
+def _parsed(dataset: str, content: bytes) -> _Lines:
+    lines = _Lines({}, {}, {})
+    numbers: dict[Task, int] = {}
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        record = _record(line, dataset)
+        if record is None:
+            if line.strip():
+                lines.others[number] = line
+            continue
+        task = Task.of(record)
+        if task in numbers:  # the last one counts
+            lines.others[numbers[task]] = lines.written[task]
+        lines.records[task], lines.written[task], numbers[task] = record, line, number
+    return lines
+
+
+def _record(text: bytes, dataset: str) -> dict[str, Any] | None:
+    """The record of a data set that some bytes are, or None."""
+    try:
+        record = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not record.keys() >= _NEEDED.keys():
+        return None
+    if not all(isinstance(record[name], kind) for name, kind in _NEEDED.items()):
+        return None
+    return record if (record["format"], record["dataset"]) == (FORMAT, dataset) else None
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record).encode()
 
 
 def pack_bits(values: np.ndarray) -> str:
-    """Booleans as hexadecimal digits, four a digit."""
+    """Booleans as hexadecimal digits, four per digit."""
     return np.packbits(np.asarray(values, dtype=bool)).tobytes().hex()
 
 

@@ -109,7 +109,7 @@ def _figures(findings: Findings) -> Any:
 
 
 def _figure1_accuracies(panels: Mapping[str, Mapping[str, Any]]) -> str:
-    """Beside the paper's."""
+    """Next to the paper's."""
     listed = ", ".join(
         f"{paper.title(method)} {panel['accuracy']:.2f} ({paper.FIGURE_1[method]:.2f})"
         for method, panel in panels.items()

@@ -3,12 +3,17 @@
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Self
 
 from plml.backend.arrays import check_device
+from plml.backend.progress import task_progress
+from plml.install import install
+from plml.io.files import write_atomically
 from plml_study import paper, protocols
 from plml_study.datasets import NAMES, find_files
 from plml_study.figures import figure1_panels, figure2_curves
@@ -16,13 +21,19 @@ from plml_study.methods import WITH_BASES
 from plml_study.methods import parse as parse_methods
 from plml_study.records import Store, Task
 from plml_study.report import Findings, render
-from plml_study.study import Conditions, Failure, figure2_tasks, run, table1_tasks
 from plml_study.result_tables import Latex, Style, Table, as_records, as_text, table1
-from plml.io.files import write_atomically
-from plml.install import install
-from plml.backend.progress import study_progress
+from plml_study.study import (
+    Conditions,
+    Failure,
+    Progress,
+    figure2_tasks,
+    run,
+    table1_tasks,
+)
 
 PARTS = ("table1", "figure1", "figure2")
+#: A study takes hours.
+_SECONDS_BETWEEN_LINES = 30.0
 
 
 @dataclass(frozen=True)
@@ -127,18 +138,32 @@ def reproduce(study: Study, command: str = "plml reproduce") -> list[Failure]:
     command : as it was typed, for the report
     """
     store = Store(study.out / "records", study.seed)
+    if adopted := store.adopt():
+        print(f"{store.folder}: {adopted} files of one record each became one file per data set")
     seed = store.seed_in_the_way(study.tasks)
     if seed is not None:
         raise ValueError(
             f"{study.out} holds records of --seed {seed}; use that seed, or another --out"
         )
-    with study_progress() as report:
+    with task_progress(_SECONDS_BETWEEN_LINES) as advance:
+        report = partial(_show, advance)
         failures = run(study.tasks, store, study.conditions, jobs=study.jobs, report=report)
     findings = gather(store, study)
     if findings.table is not None:
         write_table(findings.table, study.out)
     write_pictures(findings, study.out, command)
     return failures
+
+
+def _show(advance: Callable[..., None], state: Progress) -> None:
+    """Done, running, left, and time to go."""
+    running = ", ".join(str(task) for task in state.running)
+    total = state.done + len(state.running) + state.left + state.failed
+    text = f"{state.done} done, {len(state.running)} running, {state.left} left"
+    if state.failed:
+        text += f", {state.failed} failed"
+    settled = (state.done + state.failed) / max(total, 1)
+    advance(f"{text}  {running}".strip(), settled, state.seconds_left)
 
 
 def gather(store: Store, study: Study) -> Findings:
@@ -190,8 +215,8 @@ def write_pictures(findings: Findings, out: Path, command: str) -> None:
     except ImportError:
         print(f"no figures and no report: {install('plots')}, then the same command again")
         return
-    from plml_study.paper_pictures import draw_figure1, draw_figure2
     from plml.inspection.style import write_figure
+    from plml_study.paper_pictures import draw_figure1, draw_figure2
 
     if not findings.records:
         print("nothing was found, so there is no report")

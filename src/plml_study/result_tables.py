@@ -1,4 +1,4 @@
-"""Table 1 of the paper from the records of a study, with the paper's own figures beside it."""
+"""Table 1 of the paper from the records of a study, next to the paper's own figures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -131,7 +131,7 @@ def _superscript(correct: Mapping[str, np.ndarray]) -> str:
 
 
 def as_records(table: Table) -> list[dict[str, Any]]:
-    """One dictionary a data set and method, ready for JSON."""
+    """One dictionary per data set and method, ready for JSON."""
     rows = []
     for (dataset, method), cell in table.cells.items():
         low, high = cell.interval

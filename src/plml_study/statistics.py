@@ -52,7 +52,7 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> Comparison:
 def ranking(
     correct: Mapping[str, np.ndarray], significance: float = SIGNIFICANCE
 ) -> dict[str, float]:
-    """One point a method significantly worse, half a point a method not different.
+    """One point per method that is significantly worse, half a point per method no different.
 
     Parameters
     ----------

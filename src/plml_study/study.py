@@ -110,8 +110,7 @@ def run(
         while left:
             task = left.pop(0)
             progress((task,), left)
-            outcome = _attempt(task, store.folder, store.seed, conditions)
-            _keep(outcome, clock, failures, left)
+            _keep(_attempt(task, store.seed, conditions), store, clock, failures, left)
     elif waiting:
         _run_in_processes(waiting, store, conditions, jobs, progress, clock, failures)
     progress((), [])
@@ -133,14 +132,15 @@ def _run_in_processes(
         while left or running:
             while left and len(running) < jobs:
                 task = left.pop(0)
-                future = pool.submit(_attempt, task, store.folder, store.seed, conditions)
+                future = pool.submit(_attempt, task, store.seed, conditions)
                 running[future] = task
             progress(tuple(running.values()), left)
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
+            # What is done is kept before anything is said of a worker that died.
+            for future in sorted(finished, key=lambda future: future.exception() is not None):
                 task = running.pop(future)
                 try:
-                    _keep(future.result(), clock, failures, left)
+                    _keep(future.result(), store, clock, failures, left)
                 except BrokenProcessPool as error:
                     raise OSError(
                         f"a worker died during {task}, perhaps for want of memory; what was done "
@@ -176,27 +176,32 @@ def _follow_parent(parent: int) -> None:
 class _Outcome(NamedTuple):
     task: Task
     seconds: float
-    error: str | None
+    result: dict[str, Any]  # empty where it failed
+    error: str | None = None
     no_data: bool = False
 
 
-def _attempt(task: Task, folder: Any, seed: int, conditions: Conditions) -> _Outcome:
+def _attempt(task: Task, seed: int, conditions: Conditions) -> _Outcome:
     start = perf_counter()
     try:
         with limit_threads(conditions.n_threads):
             result = do(task, seed, conditions)
     except datasets.Unavailable as error:
-        return _Outcome(task, perf_counter() - start, str(error), no_data=True)
+        return _Outcome(task, perf_counter() - start, {}, str(error), no_data=True)
     except Exception as error:  # whatever it is, the other tasks go on
-        return _Outcome(task, perf_counter() - start, f"{type(error).__name__}: {error}")
-    Store(folder, seed).write(task, result)
-    return _Outcome(task, result["seconds"], None)
+        return _Outcome(task, perf_counter() - start, {}, f"{type(error).__name__}: {error}")
+    return _Outcome(task, result["seconds"], result)
 
 
-def _keep(outcome: _Outcome, clock: "_Clock", failures: list[Failure], left: list[Task]) -> None:
-    """Count a task as done or failed; without its data set the others of it fail untried."""
+def _keep(
+    outcome: _Outcome, store: Store, clock: "_Clock", failures: list[Failure], left: list[Task]
+) -> None:
+    """A task is done, and its result is kept, or it failed; without its data set the others of it
+    fail untried.
+    """
     clock.add(outcome.task, outcome.seconds)
     if outcome.error is None:
+        store.write(outcome.task, outcome.result)
         return
     lost = [task for task in left if outcome.no_data and task.dataset == outcome.task.dataset]
     failures.extend(Failure(task, outcome.error) for task in (outcome.task, *lost))

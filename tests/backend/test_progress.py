@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from time import sleep
 
 import numpy as np
@@ -14,8 +14,18 @@ import pytest
 from sklearn.base import clone
 
 import terminal
-from plml import CBLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric, progress
-from plml.backend.progress import Progress, Stage, duration, plan, solver_stage, stage, work
+from plml import CBLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric
+from plml.backend import progress
+from plml.backend.progress import (
+    Progress,
+    Stage,
+    duration,
+    observed,
+    plan,
+    solver_stage,
+    stage,
+    work,
+)
 from plml.cli import main
 from plml.solvers.problem import Iteration
 
@@ -202,11 +212,11 @@ class TestLines:
         assert ("done" in capsys.readouterr().err) <= (error is None)
 
     def test_the_thread_ends_with_a_fit_that_fails(self, often, blobs, monkeypatch):
-        def fail(self, X, y):
+        def fail(self, X, y, run):
             assert tickers()
             raise RuntimeError("no")
 
-        monkeypatch.setattr(PLML, "_prepare", fail)
+        monkeypatch.setattr(PLML, "_learn", fail)
         with pytest.raises(RuntimeError, match="no"):
             PLML(verbose=1).fit(*blobs)
         assert not tickers()
@@ -300,6 +310,71 @@ class TestFits:
             model.fit(*blobs, checkpoint=tmp_path / "kept.npz")
             shares = [share for name, share in plans[0].items() if "fold" in name]
             assert [share == 0.0 for share in shares] == [known, known]
+
+
+class TestObserver:
+    @pytest.fixture
+    def events(self):
+        return []
+
+    @pytest.fixture
+    def observer(self, events):
+        @contextmanager
+        def note(name):
+            events.append(f"{name} begins")
+            try:
+                yield
+            finally:
+                events.append(f"{name} ends")
+
+        return note
+
+    @pytest.mark.parametrize("shown", [False, True])
+    def test_it_is_told_of_every_stage_shown_or_not(self, events, observer, capsys, shown):
+        with observed(observer), work(shown):
+            with stage("first"), solver_stage("solver", 1e-3, 10) as show:
+                show(Iteration(1, 5.0, 1e-2, 0.1))
+            with stage("second"):
+                pass
+        with stage("afterwards"):
+            pass
+        assert events == [
+            "first begins",
+            "solver begins",
+            "solver ends",
+            "first ends",
+            "second begins",
+            "second ends",
+        ]
+
+    def test_a_stage_that_fails_ends(self, events, observer):
+        with pytest.raises(ValueError, match="it failed"), observed(observer), stage("first"):
+            raise ValueError("it failed")
+        with stage("afterwards"):
+            pass
+        assert events == ["first begins", "first ends"]
+
+    def test_one_within_another_takes_over(self, events, observer):
+        inner = []
+
+        @contextmanager
+        def other(name):
+            inner.append(name)
+            yield
+
+        with observed(observer):
+            with observed(other), stage("inner"):
+                pass
+            with stage("outer"):
+                pass
+        assert inner == ["inner"]
+        assert events == ["outer begins", "outer ends"]
+
+    def test_it_sees_the_stages_of_a_fit(self, blobs, events, observer):
+        with observed(observer):
+            PLML(**SMALL).fit(*blobs)
+        names = ["neighbours", "anchors", "stage 1, weights", "triplets", "stage 2, metrics"]
+        assert events == [f"{name} {what}" for name in names for what in ("begins", "ends")]
 
 
 class TestCommands:
@@ -401,7 +476,7 @@ class TestTerminal:
     def test_a_terminal_that_cannot_draw(self):
         pytest.importorskip("pexpect")
         script = (
-            "import time; from plml import progress\n"
+            "import time; from plml.backend import progress\n"
             "progress.SECONDS_BETWEEN_LINES = 0.05\n"
             "with progress.work(1): time.sleep(0.3)\n"
         )

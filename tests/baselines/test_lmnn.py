@@ -3,12 +3,12 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
+from plml.baselines import lmnn_solvers as lmnn
 from plml.baselines.energy import energies
 from plml.baselines.lmnn_convex import dual_bound, is_well_posed
 from plml.baselines.lmnn_problem import ActiveSet, LmnnData, find_violations, target_distances
 from plml.baselines.lmnn_solvers import learn_lmnn
 from plml.solvers.problem import Monitor
-from plml.stages import lmnn
 from plml.stages.metrics import MetricsDual
 from plml.stages.neighbors import ExactNeighbors
 

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import warnings
-from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -13,8 +12,8 @@ import pytest
 from sklearn.datasets import load_wine
 
 import terminal
-from plml.tables import table_models
 from plml.cli import main
+from plml.tables import table_models
 
 COMMAND = "import sys; from plml.cli import main; sys.exit(main())"
 
@@ -86,15 +85,6 @@ def test_explain_adds_up(files, tmp_path, capsys):
             assert value == expected or float(value) == pytest.approx(expected)
         assert line.label == there["grape"]
     assert picture.stat().st_size > 5000
-
-
-def test_a_saved_model_predicts_the_same(files):
-    model = table_models.load(files / "model.skops")
-    table = table_models.read_table(files / "test.csv")
-    rows = model.prepared(table, "test.csv")
-    direct = model.pipeline.predict(model.columns.tidy(table, "test.csv"))
-    np.testing.assert_array_equal(model.classifier.predict(rows), direct)
-    assert "cellar_north" in list(rows.columns)
 
 
 def test_selection_by_default(files, tmp_path, capsys):
@@ -181,13 +171,6 @@ def test_categories_that_look_like_numbers(files, tmp_path, capsys):
     assert "column 'empty later' has 120 missing values" in capsys.readouterr().err
 
 
-def test_whole_numbers_as_categories_are_the_same_read_as_floats():
-    columns = table_models.Columns(("ward",), ("ward",), imputes=True)
-    ints, floats = pd.DataFrame({"ward": [1, 2]}), pd.DataFrame({"ward": [1.0, np.nan]})
-    assert columns.tidy(ints, "a")["ward"].tolist() == ["1", "2"]
-    assert columns.tidy(floats, "a")["ward"].tolist() == ["1", "(missing)"]
-
-
 @pytest.mark.parametrize(
     ("column", "words"),
     [
@@ -203,16 +186,6 @@ def test_strange_columns_are_named(files, tmp_path, capsys, column, words):
     out = tmp_path / "m.skops"
     assert run("fit", tmp_path / "strange.parquet", "--target", "grape", "-o", out) == 2
     assert re.search(f"column 'strange' (holds )?{words}", capsys.readouterr().err)
-
-
-def test_decimals_are_numbers(files, tmp_path):
-    table = pd.read_csv(files / "train.csv")
-    table["price"] = [Decimal(i) / 8 for i in range(len(table))]
-    table.to_parquet(tmp_path / "decimal.parquet")
-    read = table_models.read_table(tmp_path / "decimal.parquet").drop(columns="grape")
-    columns = table_models.Columns.of(read, "decimal.parquet", imputes=False)
-    assert "price" in columns.numbers
-    assert columns.tidy(read, "decimal.parquet")["price"][8] == 1.0
 
 
 def test_repeated_names_are_refused(files, tmp_path, capsys):

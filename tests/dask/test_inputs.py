@@ -151,12 +151,12 @@ def test_anchors_of_a_sample_of_rows_in_turn(client, monkeypatch):
 
 
 def test_temporary_arrays_are_as_small_as_asked_for(client):
-    from plml.backend.arrays import _BYTES_AN_ELEMENT, share_of_memory
+    from plml.backend.arrays import _BYTES_PER_ELEMENT, share_of_memory
 
     x = np.zeros(3)
     usual = client.gather(Cluster(client).submit(share_of_memory, x, 2**30))
     small = client.gather(Cluster(client, working_memory=1).submit(share_of_memory, x, 2**30))
-    assert small == 2**20 / _BYTES_AN_ELEMENT < usual
+    assert small == 2**20 / _BYTES_PER_ELEMENT < usual
 
 
 def test_a_cluster_that_adapts_to_its_work(client):

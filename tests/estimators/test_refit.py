@@ -115,9 +115,9 @@ def test_parameters_set_during_a_fit_stay(tables):
     model = ESTIMATORS["SML"]()
     learn = type(model)._learn
 
-    def set_meanwhile(self, X, y):
+    def set_meanwhile(self, X, y, run):
         model.set_params(n_neighbors=7)
-        learn(self, X, y)
+        learn(self, X, y, run)
 
     type(model)._learn = set_meanwhile
     try:

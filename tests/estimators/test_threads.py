@@ -51,13 +51,13 @@ def test_metrics_of_queries_are_made_by_one_thread_each(rng, name, monkeypatch):
     y = np.arange(200) % 2
     X = rng.normal(size=(200, 30)) + y[:, None]
     model = ESTIMATORS[name](n_jobs=2).fit(X, y)
-    seen, real = [], type(model)._matrices
+    seen, real = [], model._metric.matrices
 
-    def watched(self, Q, own):
+    def watched(Q, own):
         seen.append(blas_threads())
-        return real(self, Q, own)
+        return real(Q, own)
 
-    monkeypatch.setattr(type(model), "_matrices", watched)
+    monkeypatch.setattr(model._metric, "matrices", watched)
     model.predict(X[:60])
     model.get_mahalanobis_matrix(X[:5])
     model.pair_distance(np.stack([X[:5], X[5:10]], axis=1))

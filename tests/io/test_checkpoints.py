@@ -18,8 +18,8 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import normalize, scale
 
 from plml import CBLML, PLML, PLMLCV, SML, Checkpoint
-from plml.estimators import _large_margin
 from plml.solvers.problem import Monitor
+from plml.stages import one_machine
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_selection_does_not_repeat_folds(digits, tmp_path, monkeypatch):
     def repeated(*_):
         raise AssertionError("a fold was computed again")
 
-    monkeypatch.setattr("plml.estimators._selection._fold_path", repeated)
+    monkeypatch.setattr("plml.estimators._selection._fold_scores", repeated)
     found = model.fit(X, y, checkpoint=checkpoint).cv_results_
     np.testing.assert_array_equal(found["mean_test_score"], expected["mean_test_score"])
 
@@ -204,7 +204,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(
 ):
     X, y, _ = digits
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setattr(_large_margin, "neighbor_triplets", None)  # would be the work
+    monkeypatch.setattr(one_machine, "neighbor_triplets", None)  # would be the work
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="checkpoint"):
         SML().fit(X, y, checkpoint=path)

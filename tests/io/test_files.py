@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from sklearn.preprocessing import scale
 
 import plml
 from plml.cli import main
-from plml.estimators import _large_margin
-from plml.io.files import remove_leftovers, write, write_atomically
+from plml.io.files import exclusively, remove_leftovers, write, write_atomically
+from plml.stages import one_machine
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
 
@@ -151,7 +152,7 @@ class TestRefusals:
         if kind in ("pipe", "link", "previous"):
             os.mkfifo(odd)
         before = sorted(os.listdir(tmp_path)), odd.lstat().st_mode
-        monkeypatch.setattr(_large_margin, "neighbor_triplets", None)  # would be the work
+        monkeypatch.setattr(one_machine, "neighbor_triplets", None)  # would be the work
         what = "a folder" if kind == "folder" else "a pipe or a device"
         with pytest.raises(ValueError, match=rf"^checkpoint .* is {what}; give the path of a file"):
             plml.SML().fit(*data, checkpoint=path)
@@ -355,3 +356,31 @@ class TestLeftovers:
             for thread in cleaners:
                 thread.join()
         assert os.listdir(tmp_path) == ["file"]
+
+
+class TestOneAtATime:
+    def test_nobody_overwrites_what_another_has_just_added(self, tmp_path):
+        path = tmp_path / "folder" / "sum"
+
+        def add():
+            for _ in range(40):
+                with exclusively(path):
+                    before = int(path.read_text()) if path.exists() else 0
+                    write(path, str(before + 1))
+
+        threads = [threading.Thread(target=add) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert path.read_text() == "240"
+        assert os.listdir(path.parent) == ["sum"]
+
+    @pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+    def test_a_lock_that_a_killed_process_left_holds_nobody(self, tmp_path, error):
+        (tmp_path / ".sum.lock").touch()
+        with suppress(KeyboardInterrupt), exclusively(tmp_path / "sum"):
+            assert os.listdir(tmp_path) == [".sum.lock"]
+            if error is not None:
+                raise error
+        assert os.listdir(tmp_path) == []

@@ -22,12 +22,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler, scale
 
 import plml
-from plml.tables import table_models
 from plml.cli import main
+from plml.tables import table_models
 
 sio = pytest.importorskip("skops.io")
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 ESTIMATORS = sorted(name for name in plml.__all__ if hasattr(getattr(plml, name), "fit"))
 
 

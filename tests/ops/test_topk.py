@@ -175,21 +175,19 @@ def test_working_memory_caps_the_blocks(rng):
 @pytest.mark.parametrize("with_own", [True, False])
 @pytest.mark.parametrize("k", [1, 4])
 def test_the_nearest_in_any_order_are_those_of_the_search(engine, rng, with_own, k):
-    """Also where float32 leaves them open: three values a coordinate tie most distances."""
+    """Also where float32 leaves them open: three values per coordinate tie most distances."""
     X = np.concatenate([rng.integers(3, size=(150, 2)) * 1.0, rng.normal(size=(50, 2))])
     X[:20] = X[0]
     index = EuclideanIndex(X)
     own = np.arange(len(X)) if with_own else None
     searched = index.search(X, k, own)[1]
-    proposals = index.index._propose(index._vectors(X), k, own)
+    proposals = index.index._propose(index._inner_products(X, k)[0], k, own)
     assert not proposals.proven.all()  # some have to be measured
     assert proposals.proven.any()
     if not with_own:
         found = index.nearest(X, k)
         np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(searched, axis=1))
-    found = index.index.nearest(
-        index._vectors(X), k, lambda rows, columns: index._distances(X[rows], columns), own
-    )
+    found = index.index.nearest(*index._inner_products(X, k), own)
     np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(searched, axis=1))
     if with_own:
         assert not (found == own[:, None]).any()
@@ -201,6 +199,6 @@ def test_shortened_products_widen_the_bound(rng, monkeypatch):
     expected = euclidean_neighbors(X, 3)
     monkeypatch.setattr(topk, "lost_in_products", lambda _: 2.0**-4)
     index = EuclideanIndex(X)
-    assert not index.index._propose(index._vectors(X), 3, None).proven.any()
+    assert not index.index._propose(index._inner_products(X, 3)[0], 3, None).proven.any()
     for part, truth in zip(euclidean_neighbors(X, 3), expected, strict=True):
         np.testing.assert_array_equal(part, truth)

@@ -5,14 +5,13 @@ import pytest
 
 import judge as naive
 from plml.cli import main
-import synthetic
-from plml_study import race
-from plml_study.judge import judge_metrics, judge_weights
 from plml.stages.graph import graph_laplacian, similarity_graph
 from plml.stages.metrics import learn_metrics
 from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
 from plml.stages.triplets import neighbor_triplets
 from plml.stages.weights import WeightProblem, learn_weights
+from plml_study import race
+from plml_study.judge import judge_metrics, judge_weights
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def test_the_judge_is_not_fooled(solved):
 
 
 def test_a_race_on_digits(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "N_BASES", 4)
+    monkeypatch.setattr(race, "N_BASES", 4)
     out = tmp_path / "bench.json"
     arguments = ["bench", "--datasets", "digits", "--regularizations", "10", "--out", str(out)]
     assert main([*arguments, "--solvers", "fista", "lbfgsb", "auto"]) == 0
@@ -77,13 +76,3 @@ def test_bad_options_end_in_one_line(capsys, options, words):
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
-
-
-def test_mixture_is_reproducible_and_learnable():
-    X, y = synthetic.mixture(600, 20, n_classes=3, seed=1)
-    again, _ = synthetic.mixture(600, 20, n_classes=3, seed=1)
-    np.testing.assert_array_equal(X, again)
-    assert X.dtype == np.float32
-    assert np.mean(np.sum(X**2, axis=1)) == pytest.approx(1.0, rel=1e-3)
-    _, nearest = euclidean_neighbors(X, 1)
-    assert np.mean(y[nearest[:, 0]] == y) > 0.6

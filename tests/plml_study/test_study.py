@@ -27,7 +27,14 @@ def two_folds(monkeypatch):
 
 
 def times_of(folder):
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.json")}
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def records_of(folder):
+    """What is there, and whole, by its task."""
+    files = folder.glob("*.jsonl")
+    records = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    return {Task.of(record): record for record in records}
 
 
 def fake_record(correct, seconds=1.0, **more):
@@ -81,19 +88,19 @@ def test_a_killed_run_continues_where_it_was(tmp_path):
     records = tmp_path / "records"
     process = start(COMMAND + arguments, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while len(times_of(records)) < 4 and time.monotonic() < deadline:
+    while len(records_of(records)) < 4 and time.monotonic() < deadline:
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    kept = times_of(records)
+    kept = records_of(records)
     assert 4 <= len(kept) < 30
-    for path in kept:  # all of them whole
-        assert json.loads(path.read_text())["accuracy"] > 50
+    for record in kept.values():  # all of them whole
+        assert record["accuracy"] > 50
     done = subprocess.run(COMMAND + arguments, capture_output=True, text=True, check=True)
     assert "30 done, 0 running, 0 left" in done.stderr
-    after = times_of(records)
+    after = records_of(records)
     assert len(after) == 30
-    assert {path: after[path] for path in kept} == kept
+    assert {task: after[task] for task in kept} == kept  # with the time at which they were finished
 
 
 def test_workers_end_with_a_parent_that_was_killed(tmp_path):
@@ -123,6 +130,38 @@ def test_another_seed_does_not_overwrite(two_folds, tmp_path, capsys):
     assert main([*arguments, "--seed", "1"]) == 2
     assert "holds records of --seed 0" in capsys.readouterr().err
     assert times_of(tmp_path / "records") == before
+
+
+def test_a_half_done_study_of_an_earlier_version_goes_on(two_folds, tmp_path, capsys):
+    """Its records were in files of their own."""
+    arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
+    assert main([*arguments, "--methods", "Euclidean"]) == 0
+    before = records_of(tmp_path / "records")
+    (tmp_path / "records" / "digits.jsonl").unlink()
+    for task, record in before.items():
+        path = tmp_path / "records" / "digits" / f"fold{task.fold}" / f"{task.method}.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(record, indent=1) + "\n")
+    capsys.readouterr()
+    assert main([*arguments, "--methods", "Euclidean", "DANN"]) == 0
+    printed = capsys.readouterr()
+    assert "2 files of one record each became one file per data set" in printed.out
+    after = records_of(tmp_path / "records")
+    assert len(after) == 4
+    assert {task: after[task] for task in before} == before
+    assert os.listdir(tmp_path / "records") == ["digits.jsonl"]
+
+
+def test_a_line_that_is_no_record_is_told_and_kept(two_folds, tmp_path, capsys):
+    arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
+    (tmp_path / "records").mkdir()
+    path = tmp_path / "records" / "digits.jsonl"
+    path.write_text("=======\n")
+    assert main([*arguments, "--methods", "Euclidean"]) == 0
+    told = f"warning: {path}, line 1 is not a record that counts; it stays there"
+    assert capsys.readouterr().err.count(told) == 1
+    assert path.read_text().splitlines()[0] == "======="
+    assert len(path.read_text().splitlines()) == 3
 
 
 def test_without_its_data_a_data_set_is_tried_once(tmp_path, monkeypatch, capsys):
@@ -247,7 +286,9 @@ class TestTable:
         return store
 
     def test_cells_scores_and_superscripts(self, store):
-        table = result_tables.table1(store, ["pendigits"], ["PLML", "LMNN", "GLML", "KernelSVM", "SML"])
+        table = result_tables.table1(
+            store, ["pendigits"], ["PLML", "LMNN", "GLML", "KernelSVM", "SML"]
+        )
         cell = table.get("pendigits", "PLML")
         assert cell.superscript == "=|+|+"
         assert cell.bold

@@ -98,9 +98,9 @@ def test_goes_on_along_the_same_iterates(problem, number):
             if len(offers) == number:
                 state.update({name: np.array(value) for name, value in made().items()})
 
-    whole = accelerated(problem, START, tol=1e-8, max_iter=5000, keeper=Shelf())
+    whole = accelerated(problem, START, tol=1e-8, max_iter=5000, checkpoint=Shelf())
     assert int(state["iteration"]) == 5 * number
-    resumed = accelerated(problem, START, tol=1e-8, max_iter=5000, keeper=Shelf())
+    resumed = accelerated(problem, START, tol=1e-8, max_iter=5000, checkpoint=Shelf())
     np.testing.assert_array_equal(resumed.x, whole.x)
     assert resumed.n_iter == whole.n_iter
     assert [r.gap for r in resumed.history] == [r.gap for r in whole.history]

@@ -1,38 +1,12 @@
 """The solvers on a box-constrained quadratic whose solution a convex solver knows."""
 
-import cvxpy as cp
 import numpy as np
 import pytest
 
-from plml.ops.projections import project_box
+from box_quadratic import BoxQuadratic, optimum
 from plml.solvers.fista import FistaState, fista, fista_step
-from plml.solvers.problem import Evaluation, Iteration, counting_on, history_arrays
+from plml.solvers.problem import Iteration, counting_on, history_arrays
 from plml.solvers.quasi_newton import Memory, projected_lbfgs
-from plml_study.lbfgsb import lbfgsb
-
-
-class BoxQuadratic:
-    """min x^T A x / 2 - b^T x over [0, 1]^n, certified by its Frank-Wolfe gap."""
-
-    def __init__(self, A, b):
-        self.A, self.b = A, b
-        self.n_evaluations = 0
-
-    def project(self, x):
-        return project_box(x)
-
-    def evaluate(self, x):
-        self.n_evaluations += 1
-        Ax = self.A @ x
-        return Evaluation(float(0.5 * x @ Ax - self.b @ x), Ax)
-
-    def gradient(self, evaluation):
-        return evaluation.cache - self.b
-
-    def gap(self, x, evaluation, gradient):
-        return float(gradient @ x - np.minimum(gradient, 0).sum()) / max(
-            abs(evaluation.value), 1e-3
-        )
 
 
 @pytest.fixture
@@ -41,18 +15,11 @@ def quadratic(rng):
     return BoxQuadratic(B.T @ B + 0.01 * np.eye(20), 10 * rng.normal(size=20))
 
 
-def optimum(problem):
-    x = cp.Variable(20)
-    objective = 0.5 * cp.quad_form(x, cp.psd_wrap(problem.A)) - problem.b @ x
-    return cp.Problem(cp.Minimize(objective), [x >= 0, x <= 1]).solve(solver=cp.CLARABEL)
-
-
 SOLVERS = {
     "fista": lambda p, **k: fista(p, np.zeros(20), **k),
     "fista with restart": lambda p, **k: fista(p, np.zeros(20), restart=True, **k),
     "fista, rare checks": lambda p, **k: fista(p, np.zeros(20), check_every=7, **k),
     "projected lbfgs": lambda p, **k: projected_lbfgs(p, np.zeros(20), bounds=(0.0, 1.0), **k),
-    "lbfgsb": lambda p, **k: lbfgsb(p, np.zeros(20), bounds=(0.0, 1.0), **k),
 }
 
 
@@ -170,13 +137,6 @@ def test_lbfgs_direction_is_the_two_loop_recursion_on_the_free_coordinates(rng):
     assert not direction[~free].any()
 
 
-def test_lbfgsb_starts_from_where_it_is_told(quadratic):
-    cold = lbfgsb(quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=1e-5, max_iter=500)
-    warm = lbfgsb(quadratic, cold.x, bounds=(0.0, 1.0), tol=1e-5, max_iter=500)
-    assert warm.n_iter == 1
-    np.testing.assert_array_equal(warm.x, cold.x)
-
-
 def test_a_solution_followed_by_another(quadratic):
     first = fista(quadratic, np.zeros(20), tol=1e-12, max_iter=5)
     second = fista(quadratic, first.x, tol=1e-6, max_iter=3000)
@@ -211,17 +171,14 @@ class Shelf:
             self.state = {name: np.array(value) for name, value in state().items()}
 
 
-KEEPING = [name for name in SOLVERS if name != "lbfgsb"]
-
-
 @pytest.mark.parametrize("number", [1, 4, 15])
-@pytest.mark.parametrize("name", KEEPING)
+@pytest.mark.parametrize("name", SOLVERS)
 def test_a_run_that_was_cut_short_goes_on_along_the_same_iterates(quadratic, name, number):
     shelf = Shelf(number)
-    whole = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000, keeper=shelf)
+    whole = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000, checkpoint=shelf)
     assert shelf.n_offers == len(whole.history) - 2  # neither the first nor the last
     before = quadratic.n_evaluations
-    resumed = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000, keeper=shelf)
+    resumed = SOLVERS[name](quadratic, tol=1e-7, max_iter=3000, checkpoint=shelf)
     assert quadratic.n_evaluations - before < before
     np.testing.assert_allclose(resumed.x, whole.x, atol=1e-10)
     assert resumed.n_iter == whole.n_iter
@@ -237,11 +194,19 @@ def test_a_run_that_was_cut_short_goes_on_along_the_same_iterates(quadratic, nam
 def test_the_best_point_survives_an_interruption(quadratic):
     """A state whose best point is not its last one is resumed with both."""
     shelf = Shelf(3)
-    projected_lbfgs(quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=1e-7, max_iter=40, keeper=shelf)
+    projected_lbfgs(
+        quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=1e-7, max_iter=40, checkpoint=shelf
+    )
     best = {"best_x": np.full(20, 0.25), "best_value": -7.0, "best_gap": 1e-12, "best_at": 2}
     shelf.state.update({key: np.array(value) for key, value in best.items()})
     found = projected_lbfgs(
-        quadratic, np.zeros(20), bounds=(0.0, 1.0), tol=0.0, max_iter=30, patience=3, keeper=shelf
+        quadratic,
+        np.zeros(20),
+        bounds=(0.0, 1.0),
+        tol=0.0,
+        max_iter=30,
+        patience=3,
+        checkpoint=shelf,
     )
     np.testing.assert_array_equal(found.x, best["best_x"])
     assert (found.value, found.gap) == (-7.0, 1e-12)

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from plml.backend.threads import SERIAL, ThreadTeam
 from plml.ops.pairs import PairOperator
-from plml.solvers.problem import Keep
+from plml.solvers.problem import Checkpointer, SolverCheckpoint
 from plml.stages import metrics as stage_2
 from plml.stages import weights as stage_1
 from plml.stages.graph import graph_laplacian, similarity_graph
@@ -18,23 +18,22 @@ from plml.stages.triplets import cross_triplets, neighbor_triplets
 from plml.stages.weights import RowWeightProblem, WeightProblem, learn_weights
 
 
-class Recorder(Keep):
+class Recorder(Checkpointer, SolverCheckpoint):
     """Notes the runs of solvers, and how often each offers its state."""
 
     def __init__(self):
         self.runs, self.offers = [], []
 
-    def solve(self, name, run):
+    def solver(self, name):
         self.runs.append(name)
         self.offers.append(0)
-        solution = run(self)
-        return solution._replace(x=np.asarray(solution.x))  # as it comes back from a file
-
-    def saved(self):
-        return {}
+        return self
 
     def offer(self, state):
         self.offers[-1] += 1
+
+    def finish(self, solution):
+        return solution._replace(x=np.asarray(solution.x))  # as it comes back from a file
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +76,7 @@ class TestMetrics:
     )
     def test_precisions_in_turn(self, margins, how, runs):
         kept = Recorder()
-        found = learn(margins, keep=kept, **how)
+        found = learn(margins, checkpoint=kept, **how)
         assert kept.runs == [f"metrics by {run}" for run in runs]
         assert min(kept.offers) > 0
         assert found.converged
@@ -96,7 +95,9 @@ class TestMetrics:
 
         monkeypatch.setattr(stage_2, "projected_lbfgs", lazy)
         kept, seen = Recorder(), []
-        found = learn(margins, tol=1e-5, keep=kept, callback=lambda r: seen.append(r) and False)
+        found = learn(
+            margins, tol=1e-5, checkpoint=kept, callback=lambda r: seen.append(r) and False
+        )
         assert kept.runs[-1] == "metrics by fista in float64"
         assert kept.offers[-1] > 0
         assert found.converged
@@ -202,7 +203,7 @@ class TestWeights:
     def test_runs_and_what_they_keep(self, smooth, how, runs):
         kept, seen = Recorder(), []
         options = {"solver": "auto", "max_iter": 5000, **how}
-        found = learn_weights(smooth, keep=kept, callback=seen.append, **options)
+        found = learn_weights(smooth, checkpoint=kept, callback=seen.append, **options)
         assert kept.runs == runs
         assert kept.offers[0] > 0
         assert [r.iteration for r in seen] == [r.iteration for r in found.history]
@@ -242,7 +243,7 @@ class TestWeights:
         smooth.smoothness *= 1e20
         kept, seen = Recorder(), []
         found = learn_weights(
-            smooth, solver="auto", tol=1e-4, max_iter=5000, keep=kept, callback=seen.append
+            smooth, solver="auto", tol=1e-4, max_iter=5000, checkpoint=kept, callback=seen.append
         )
         assert kept.runs == ["weights in float64"]
         assert found.converged
@@ -283,8 +284,8 @@ def test_small_problems_are_solved_in_double_precision(margins, smooth, monkeypa
     monkeypatch.setattr(stage, "_SMALL", 2**25)
     keep = Recorder()
     if stage is stage_1:
-        learn_weights(smooth, solver="auto", tol=1e-3, max_iter=500, keep=keep)
+        learn_weights(smooth, solver="auto", tol=1e-3, max_iter=500, checkpoint=keep)
     else:
-        learn(margins, keep=keep)
+        learn(margins, checkpoint=keep)
     assert keep.runs
     assert not [name for name in keep.runs if "float32" in name]

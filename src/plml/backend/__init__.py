@@ -1,1 +1,1 @@
-"""What lies beneath the arrays: threads of the numerical libraries."""
+"""Arrays and devices, threads, processes and progress: what the numerical code runs on."""

@@ -1,8 +1,8 @@
-"""NumPy and PyTorch beneath one array namespace, and what the array API lacks.
+"""NumPy and PyTorch behind one array namespace, and what the array API lacks.
 
-The stages and solvers are written against the array namespace of their input
-(array-api-compat). What it has no word for lies here: a choice of device, inner products, segment
-sums, the largest entries of a row, sparse products.
+The stages and solvers are written against the array namespace of their input (array-api-compat).
+What it does not have is here: a choice of device, inner products, segment sums, the largest entries
+of a row, sparse products.
 """
 
 import sys
@@ -21,22 +21,22 @@ from plml.install import install
 
 try:
     import array_api_compat
-except ImportError:  # a machine with scikit-learn and without a package index
+except ImportError:  # scikit-learn brings a copy
     from sklearn.externals import array_api_compat  # type: ignore[no-redef]
 
 #: A NumPy array or a PyTorch tensor.
 Array = Any
 
-#: Elements of the largest temporary array, as set by ``working_memory``.
+#: Elements in the largest temporary array, as set by ``working_memory``.
 _LARGEST_BLOCK: ContextVar[float] = ContextVar("largest_block", default=inf)
-#: A block of float64, one more of the same size in the making, and one for every other thread.
-_BYTES_AN_ELEMENT = 32
-#: Columns whose largest entry is looked at before the entries themselves.
+#: A float64 and a temporary of the same size, for each of two threads.
+_BYTES_PER_ELEMENT = 32
+#: Columns whose largest entry is compared before the entries themselves.
 _GROUP = 32
 
 
 def namespace(*arrays: Array) -> Any:
-    """The array namespace that all of them belong to."""
+    """The array namespace of the arrays."""
     return array_api_compat.array_namespace(*arrays)
 
 
@@ -61,7 +61,7 @@ def is_collection(x: object) -> bool:
 
 
 def check_device(device: str) -> None:
-    """A ``ValueError`` of one line where nothing can run on the device."""
+    """Raise a ``ValueError`` of one line if nothing can run on the device."""
     if device == "cpu":
         return
     kind, _, number = device.partition(":")
@@ -78,18 +78,15 @@ def check_device(device: str) -> None:
             f"device={device!r}: PyTorch {torch.__version__} finds no GPU; install its CUDA build "
             'and a driver, or use device="cpu"'
         )
-    if (
-        kind == "cuda"
-        and number
-        and not (number.isdigit() and int(number) < torch.cuda.device_count())
-    ):
-        raise ValueError(f"device={device!r}: there are {torch.cuda.device_count()} GPUs, from 0")
+    n_gpus = torch.cuda.device_count()
+    if kind == "cuda" and number and not (number.isdigit() and int(number) < n_gpus):
+        raise ValueError(f"device={device!r}: there are {n_gpus} GPUs, numbered from 0")
 
 
 def to_available_device(x: Array, name: str) -> Array:
-    """X on a device, or where it already is on a GPU; on the processor where there is no such one.
+    """``to_device``, or a NumPy array if there is no such device here.
 
-    So a model that was fitted on a GPU works on machines without.
+    So a model that was fitted on a GPU works on machines without one.
     """
     try:
         check_device(name)
@@ -99,7 +96,7 @@ def to_available_device(x: Array, name: str) -> Array:
 
 
 def to_device(x: Array, device: str) -> Array:
-    """An array where the device works: a NumPy array for "cpu", else a tensor.
+    """A NumPy array for "cpu", otherwise a tensor on the device.
 
     ``"torch"`` is PyTorch on the processor, so that the same code can be tested without a GPU.
     A tensor that is already on a GPU stays there.
@@ -123,14 +120,14 @@ def on_host(x: Array) -> np.ndarray:
 
 
 def like(values: Any, x: Array, dtype: Any = None) -> Array:
-    """Values in the namespace and on the device of x; their dtype, or the one given."""
+    """Values in the namespace and on the device of x, in the given dtype or their own."""
     if not is_tensor(x):
         return np.asarray(on_host(values), dtype=dtype)
     import torch
 
     if is_tensor(values):
         return values.to(device=x.device, dtype=dtype)
-    # From ordinary memory the driver takes a copy at once; the device need not be waited for.
+    # The driver copies pageable memory at once; there is no need to wait for the device.
     host = torch.from_numpy(np.asarray(values, order="C")).to(dtype)
     return host.to(x.device, non_blocking=True)
 
@@ -146,26 +143,23 @@ def is_on_gpu(x: object) -> bool:
 
 
 def dot(a: Array, b: Array) -> Array:
-    """<a, b> over all entries, a number that stays on the device."""
+    """<a, b> over all entries, as a number on the device."""
     if is_tensor(a):
         return a.reshape(-1) @ b.reshape(-1)
     return np.float64(np.vdot(a, b))
 
 
 def row_dot(a: Array, b: Array) -> Array:
-    """<a_i, b_i> of all rows (the last axis)."""
+    """<a_i, b_i> of all rows (over the last axis)."""
     if is_tensor(a):
         return (a * b).sum(-1)
     return np.einsum("...d,...d->...", a, b)
 
 
 def total(x: Array) -> Array:
-    """The sum of all entries, accumulated in float64, a number that stays on the device."""
-    if is_tensor(x):
-        import torch
-
-        return x.sum(dtype=torch.float64)
-    return np.sum(x, dtype=np.float64)
+    """The sum of all entries, accumulated in float64, as a number on the device."""
+    xp = namespace(x)
+    return xp.sum(x, dtype=xp.float64)
 
 
 def fetch(*values: Array) -> list[Any]:
@@ -176,25 +170,25 @@ def fetch(*values: Array) -> list[Any]:
     import torch
 
     flat = torch.cat([value.reshape(-1).to(torch.float64) for value in tensors]).cpu().numpy()
-    found, start = [], 0
+    fetched, start = [], 0
     for value in values:
         if not is_tensor(value):
-            found.append(value)
+            fetched.append(value)
             continue
         part = flat[start : start + value.numel()].reshape(tuple(value.shape))
-        found.append(part if value.ndim else float(part))
+        fetched.append(part if value.ndim else float(part))
         start += value.numel()
-    return found
+    return fetched
 
 
 def segment_sum(values: Array, segments: Array, n: int) -> Array:
-    """Sum of the values of every segment 0 to n - 1, float64.
+    """The sum of the values of every segment 0 to n - 1, in float64.
 
     Parameters
     ----------
     values : (p,) array
     segments : (p,) integer array
-    n : how many segments
+    n : number of segments
     """
     if not is_tensor(values):
         return np.bincount(segments, values, n)
@@ -215,7 +209,7 @@ def largest_of_rows(scores: Array, k: int) -> Array:
 
 
 def _largest_of_rows_in_groups(scores: Array, k: int) -> Array:
-    """The k largest lie in the k groups with the largest maxima, which takes one pass to find."""
+    """The k largest are in the k groups with the largest maxima, which one pass finds."""
     n, columns = scores.shape
     n_groups = columns // _GROUP
     if n_groups <= 4 * k:
@@ -230,8 +224,8 @@ def _largest_of_rows_in_groups(scores: Array, k: int) -> Array:
 
 @contextmanager
 def working_memory(mebibytes: float | None) -> Iterator[None]:
-    """Cap the temporary arrays that are cut into blocks; None leaves their usual sizes."""
-    cap = inf if mebibytes is None else mebibytes * 2**20 / _BYTES_AN_ELEMENT
+    """Limit the temporary arrays that are cut into blocks; None leaves their usual sizes."""
+    cap = inf if mebibytes is None else mebibytes * 2**20 / _BYTES_PER_ELEMENT
     token = _LARGEST_BLOCK.set(cap)
     try:
         yield
@@ -240,8 +234,8 @@ def working_memory(mebibytes: float | None) -> Iterator[None]:
 
 
 def share_of_memory(x: Array, on_processor: int) -> int:
-    """Elements of a temporary array: a fixed number on the processor, a part of what is free on
-    a GPU, and no more than ``working_memory`` allows.
+    """How many elements a temporary array may have: a fixed number on the processor, a share of
+    the free memory on a GPU, and no more than ``working_memory`` allows.
     """
     elements = on_processor
     if is_on_gpu(x):
@@ -253,7 +247,7 @@ def share_of_memory(x: Array, on_processor: int) -> int:
 
 
 def lost_in_products(x: Array) -> float:
-    """What is rounded off the float32 factors of a product before they are multiplied.
+    """How much of the float32 factors of a product is rounded off before they are multiplied.
 
     Nothing, unless PyTorch was told to multiply in a shorter format.
     """
@@ -271,8 +265,8 @@ def lost_in_products(x: Array) -> float:
 
 @contextmanager
 def no_autocast() -> Iterator[None]:
-    """Neither PyTorch's automatic half precision nor its record of gradients."""
-    torch = sys.modules.get("torch")  # if nobody has imported it, there is no tensor
+    """Switch off PyTorch's automatic half precision and its recording of gradients."""
+    torch = sys.modules.get("torch")  # if it has not been imported, there is no tensor
     if torch is None:
         yield
         return
@@ -282,7 +276,7 @@ def no_autocast() -> Iterator[None]:
 
 
 def sparse_product(matrix: sparse.csr_array, like_x: Array) -> Callable[[Array], Array]:
-    """The function x -> matrix @ x, with the matrix kept where x lives and in its dtype."""
+    """The function x -> matrix @ x, with the matrix on the device of x and in its dtype."""
     if not is_tensor(like_x):
         matrix = matrix.astype(like_x.dtype)
         return lambda x: matrix @ x
@@ -296,7 +290,7 @@ def sparse_product(matrix: sparse.csr_array, like_x: Array) -> Callable[[Array],
 
 
 class Edges:
-    """A sparse matrix with fixed positions and changing entries, one a pair (i, j).
+    """A sparse matrix with fixed positions and changing entries, one per pair (i, j).
 
     Parameters
     ----------
@@ -308,7 +302,7 @@ class Edges:
     def __init__(self, pairs: np.ndarray, n: int, like_x: Array) -> None:
         self.n = n
         self._order, self._indptr, self._indices = _compressed(pairs[:, 0], pairs[:, 1], n)
-        self._starts = self._indptr  # stays on the host: slicing must not wait for a device
+        self._starts = self._indptr  # on the host: slicing must not wait for a device
         if is_tensor(like_x):
             transposed = _compressed(pairs[:, 1], pairs[:, 0], n)
             self._transposed = [like(part, like_x) for part in transposed]
@@ -316,10 +310,23 @@ class Edges:
             self._order, self._indptr, self._indices = (like(part, like_x) for part in arrays)
 
     def entries(self, values: Array, dtype: Any) -> Array:
-        """Values of the pairs in the order and dtype that the products want."""
+        """Values of the pairs in the order and dtype that the products need."""
         return namespace(values).astype(values[self._order], dtype, copy=False)
 
-    def product(self, entries: Array, x: Array, rows: slice) -> tuple[Array, Array]:
+    def half_laplacian(
+        self, entries: Array, x: Array, team: ThreadTeam, blocks: list[slice]
+    ) -> Array:
+        """(D / 2 - S) x with S this matrix and D the diagonal of its row sums, block by block."""
+        result = namespace(x).empty_like(x)
+
+        def fill(rows: slice) -> None:
+            sums, product = self._product(entries, x, rows)
+            result[rows] = 0.5 * sums[:, None] * x[rows] - product
+
+        team.map(fill, blocks)
+        return result
+
+    def _product(self, entries: Array, x: Array, rows: slice) -> tuple[Array, Array]:
         """Row sums of some rows of the matrix, and those rows of its product with x."""
         first, last = (int(self._starts[row]) for row in (rows.start, rows.stop))
         indptr = self._indptr[rows.start : rows.stop + 1] - first
@@ -332,7 +339,7 @@ class Edges:
         return matrix @ x.new_ones(self.n), matrix @ x
 
     def transposed_product(self, values: Array, entries: Array, x: Array) -> Array:
-        """The transposed matrix times x."""
+        """The transposed matrix times x; the values are those of the entries."""
         if not is_tensor(x):
             parts = (entries, self._indices, self._indptr)
             return sparse.csr_array(parts, shape=(self.n, self.n)).T @ x
@@ -341,7 +348,7 @@ class Edges:
 
 
 def _compressed(rows: np.ndarray, columns: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
-    """Order, row pointers and columns of a matrix in compressed rows."""
+    """Order of the entries, row pointers and columns of a matrix in compressed rows."""
     order = np.argsort(rows, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
     return order, indptr, columns[order]
@@ -357,5 +364,5 @@ def _tensor_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, in
 
 
 def team_for(x: Array, team: ThreadTeam) -> ThreadTeam:
-    """Threads share the work on NumPy arrays; PyTorch shares it itself."""
+    """The team for work on x: PyTorch has threads of its own."""
     return SERIAL if is_tensor(x) else team

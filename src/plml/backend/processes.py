@@ -6,17 +6,17 @@ from multiprocessing import parent_process
 from threading import Thread
 from time import sleep
 
-_SECONDS_BETWEEN_LOOKS = 0.5
+_SECONDS_BETWEEN_CHECKS = 0.5
 
 
 def end_with(employer: int) -> None:
-    """End this process, a worker, when the process that started it is gone, even if killed.
+    """End this worker process when the process that started it is gone, even if that was killed.
 
-    A process that was not started by that one, or is that one itself, is left alone.
+    Has no effect in a process that the employer did not start, such as the employer itself.
 
     Parameters
     ----------
-    employer : number of the process that hands out the work
+    employer : id of the process that hands out the work
     """
     parent = parent_process()
     if parent is not None and parent.pid == employer:
@@ -24,11 +24,11 @@ def end_with(employer: int) -> None:
 
 
 @cache  # once per process: a forked one inherits the cache, but not the thread
-def _watch(employer: int, _: int) -> None:
+def _watch(employer: int, own_id: int) -> None:
     Thread(target=_end_without, args=(employer,), daemon=True).start()
 
 
 def _end_without(employer: int) -> None:
-    while os.getppid() == employer:  # the children of a dead process are given another parent
-        sleep(_SECONDS_BETWEEN_LOOKS)
+    while os.getppid() == employer:  # the children of a dead process get another parent
+        sleep(_SECONDS_BETWEEN_CHECKS)
     os._exit(1)

@@ -1,13 +1,14 @@
 """Progress of a whole piece of work: one bar on a terminal, a line every few seconds elsewhere.
 
 Whoever does the work divides it (``plan``) and says where it is (``stage``); whoever starts it
-shows it (``work``). A fit within a cross-validation reports into the bar that is there.
+shows it (``work``) or watches it (``observed``). A fit within a cross-validation reports into the
+bar that is there.
 """
 
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from math import inf, isfinite, log
 from threading import Event, Lock, Thread
@@ -16,8 +17,6 @@ from typing import Any, NamedTuple
 
 #: Between two lines.
 SECONDS_BETWEEN_LINES = 5.0
-#: The same for a study, which takes hours.
-_SECONDS_OF_A_STUDY = 30.0
 _BAR_WIDTH = 24
 
 
@@ -29,22 +28,22 @@ class _Report(NamedTuple):
     label: str = ""
     detail: str = ""
     moved: float = 0.0  # seconds at which the fraction last grew
-    total: float | None = None  # seconds of the whole, where the work itself knows them
+    total: float | None = None  # seconds of the whole, if the work itself knows them
 
 
 class Progress:
-    """How far one piece of work is: what its stages reported, and what that means by now.
+    """How far one piece of work is: what its stages reported, and what follows for this moment.
 
     Parameters
     ----------
-    clock : seconds since any moment
+    clock : seconds since some fixed moment
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
         self._began = clock()
         self._lock = Lock()
-        self._last = _Report()  # replaced as a whole, because another thread shows it
+        self._last = _Report()  # replaced as a whole, because another thread reads it
         self.process = os.getpid()
         #: What there is to say at the end, by whom.
         self.results: dict[str, str] = {}
@@ -53,17 +52,17 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the work began."""
         return self._clock() - self._began
 
     @property
     def fraction(self) -> float:
-        """Of the work that is done; it never goes back."""
+        """How much of the work is done; it never decreases."""
         return self._last.fraction
 
     @property
     def words(self) -> tuple[str, str]:
-        """The stage that runs, and what it says of itself."""
+        """The stage that runs, and what it says about itself."""
         return self._last.label, self._last.detail
 
     def report(
@@ -74,8 +73,8 @@ class Progress:
         Parameters
         ----------
         fraction, end : of the whole that is done now, and when the stage is
-        label, detail : the stage, and what it says of itself
-        left : seconds to go, where the work itself knows them
+        label, detail : the stage, and what it says about itself
+        left : seconds to go, if the work itself knows them
         """
         with self._lock:
             last, now = self._last, self.seconds
@@ -85,10 +84,10 @@ class Progress:
             self._last = _Report(max(fraction, last.fraction), end, label, detail, moved, total)
 
     def seconds_left(self) -> float | None:
-        """An estimate for this moment; None where nobody knows.
+        """An estimate for this moment; None if there is none.
 
-        A stage is taken to advance at the mean speed until its last report, though not beyond its
-        end: between two reports the estimate counts down, and it grows where a stage is late.
+        A stage is assumed to advance at the mean speed so far, but not beyond its end: between two
+        reports the estimate counts down, and it grows if a stage is late.
         """
         last, now = self._last, self.seconds
         if last.total is not None:
@@ -103,18 +102,18 @@ class Progress:
         return f"{int(100.0 * self.fraction):3d}%"
 
     def times(self) -> str:
-        """Time so far, and to go."""
+        """The time so far and an estimate of the time to go, as text."""
         left = self.seconds_left()
         to_go = "" if left is None or left < 0.5 else f", about {duration(left)} to go"
         return f"{duration(self.seconds)}{to_go}"
 
     def line(self) -> str:
-        """All of it, as text."""
-        said = ": ".join(part for part in self.words if part)
-        return f"[{self.percentage()}] {said or 'working'} - {self.times()}"
+        """Percentage, stage and times, as text."""
+        words = ": ".join(part for part in self.words if part)
+        return f"[{self.percentage()}] {words or 'working'} - {self.times()}"
 
     def finish(self) -> None:
-        """All of the work is done."""
+        """Report that all of the work is done."""
         self.report(1.0, 1.0, "; ".join(["done", *self.results.values()]))
 
 
@@ -138,7 +137,7 @@ class Stage:
         self._parts: dict[str, tuple[float, float]] = {}
 
     def report(self, detail: str, done: float) -> None:
-        """Say what is going on, and which fraction of this stage is done."""
+        """Report what is going on, and which fraction of this stage is done."""
         fraction = self.begin + min(max(done, 0.0), 1.0) * (self.end - self.begin)
         self.whole.report(fraction, self.end, self.label, detail)
 
@@ -151,7 +150,7 @@ class Stage:
             begin += unit * share
 
     def part(self, name: str, named: bool) -> "Stage":
-        """One of the parts; one that was not planned leaves the bar where it is."""
+        """One of the parts; a part that was not planned leaves the bar where it is."""
         here = min(max(self.whole.fraction, self.begin), self.end)
         names = [part for part in (self.label, name if named else "") if part]
         return Stage(self.whole, ", ".join(names), *self._parts.get(name, (here, here)))
@@ -159,10 +158,13 @@ class Stage:
 
 #: The stage that runs here, where its work is shown.
 _CURRENT: ContextVar[Stage | None] = ContextVar("stage", default=None)
+#: From the name of a stage to what is entered around it.
+Observer = Callable[[str], AbstractContextManager[Any]]
+_OBSERVER: ContextVar[Observer] = ContextVar("observer", default=nullcontext)
 
 
 def _current() -> Stage | None:
-    """Not in a process that was forked from the one that shows the work."""
+    """The stage that runs; None in a process forked from the one that shows the work."""
     current = _CURRENT.get()
     return current if current is not None and current.whole.process == os.getpid() else None
 
@@ -209,6 +211,29 @@ def stage(name: str, *, named: bool = True) -> Iterator[Stage]:
     name : as in the plan
     named : show the name
     """
+    with _OBSERVER.get()(name), _shown_stage(name, named) as part:
+        yield part
+
+
+@contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """Enter ``observer(name)`` around every stage of the work inside, be it shown or not.
+
+    Stages of other processes and threads are not among them.
+
+    Parameters
+    ----------
+    observer : from the name of a stage to a context manager
+    """
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
+
+
+@contextmanager
+def _shown_stage(name: str, named: bool) -> Iterator[Stage]:
     around = _current()
     if around is None:
         yield Stage(Progress())
@@ -226,20 +251,21 @@ def stage(name: str, *, named: bool = True) -> Iterator[Stage]:
 
 @contextmanager
 def solver_stage(name: str, tol: float, max_iter: int) -> Iterator[Callable[[Any], bool]]:
-    """A stage that is a solver: the callback that it wants, which shows iteration and gap."""
-    with stage(name) as its:
+    """A stage that is a solver; yields the callback for it, which shows iteration and gap."""
+    with stage(name) as part:
         first_gap, words = inf, ""
 
         def show(record: Any) -> bool:
             nonlocal first_gap, words
             first_gap = first_gap if isfinite(first_gap) else record.gap
             words = f"iteration {record.iteration}, gap {record.gap:.1e}"
-            its.report(words, max(_closed(first_gap, record.gap, tol), record.iteration / max_iter))
+            done = max(_closed(first_gap, record.gap, tol), record.iteration / max_iter)
+            part.report(words, done)
             return False
 
         yield show
         if words:
-            its.whole.results[name] = f"{name}: {words}"
+            part.whole.results[name] = f"{name}: {words}"
 
 
 @contextmanager
@@ -256,23 +282,6 @@ def task_progress(every: float = SECONDS_BETWEEN_LINES) -> Iterator[Callable[...
         yield advance
 
 
-@contextmanager
-def study_progress() -> Iterator[Callable[[Any], None]]:
-    """A function that shows the ``Progress`` of a study: done, running, left, time to go."""
-    with task_progress(_SECONDS_OF_A_STUDY) as advance:
-
-        def show(state: Any) -> None:
-            running = ", ".join(str(task) for task in state.running)
-            total = state.done + len(state.running) + state.left + state.failed
-            text = f"{state.done} done, {len(state.running)} running, {state.left} left"
-            if state.failed:
-                text += f", {state.failed} failed"
-            settled = (state.done + state.failed) / max(total, 1)
-            advance(f"{text}  {running}".strip(), settled, state.seconds_left)
-
-        yield show
-
-
 def duration(seconds: float) -> str:
     """Seconds as a person would say them."""
     if seconds < 100:
@@ -284,7 +293,7 @@ def duration(seconds: float) -> str:
 
 
 def _closed(first: float, gap: float, tol: float) -> float:
-    """How far the gap has come, on a logarithmic scale: convergence is linear at best."""
+    """How much of the gap is closed, on a logarithmic scale: convergence is linear at best."""
     if gap <= tol:
         return 1.0
     if not tol < gap < first:
@@ -299,7 +308,7 @@ def _display(progress: Progress, passing: bool, every: float) -> Iterator[None]:
         with _lines(progress, every):
             yield
         return
-    bar.transient = True  # of work that fails, its message remains
+    bar.transient = True  # if the work fails, only its message remains
     with bar:
         yield
         bar.transient = passing
@@ -307,7 +316,7 @@ def _display(progress: Progress, passing: bool, every: float) -> Iterator[None]:
 
 
 def _bar(progress: Progress) -> Any:
-    """A display on the terminal that draws itself anew four times a second; None without one."""
+    """A display that redraws itself four times per second; None without a terminal."""
     if not sys.stderr.isatty():
         return None
     try:
@@ -324,10 +333,10 @@ def _bar(progress: Progress) -> Any:
 
     def picture() -> Group:
         label, detail = progress.words
-        beside = Text(detail if label else "", no_wrap=True, overflow="ellipsis")
+        right = Text(detail if label else "", no_wrap=True, overflow="ellipsis")
         below = Table.grid(padding=(0, 1))
         bar = ProgressBar(1.0, progress.fraction, width=_BAR_WIDTH)
-        below.add_row(bar, progress.percentage(), progress.times(), beside)
+        below.add_row(bar, progress.percentage(), progress.times(), right)
         return Group(Text(label or detail or "working"), below)
 
     # What is printed elsewhere must not end up on the terminal.
@@ -341,19 +350,19 @@ def _bar(progress: Progress) -> Any:
 def _lines(progress: Progress, every: float) -> Iterator[None]:
     """Lines on standard error while the work runs, from a thread that ends with it."""
     stream, over = sys.stderr, Event()
-    told = False
+    has_written = False
 
     def write(line: str) -> bool:
         try:
             print(line, file=stream, flush=True)
-        except (OSError, ValueError):  # nobody reads any more
+        except (OSError, ValueError):  # the reader is gone
             return False
         return True
 
     def tick() -> None:
-        nonlocal told
+        nonlocal has_written
         while not over.wait(every) and write(progress.line()):
-            told = True
+            has_written = True
 
     ticker = Thread(target=tick, name="plml-progress", daemon=True)
     ticker.start()
@@ -363,5 +372,5 @@ def _lines(progress: Progress, every: float) -> Iterator[None]:
         over.set()
         ticker.join()
     progress.finish()
-    if told or progress.results:  # short work without a certificate has nothing to tell
+    if has_written or progress.results:  # short work without a certificate reports nothing
         write(progress.line())

@@ -12,37 +12,37 @@ from typing import Any, TypeVar
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-#: Where this module was imported; a process with another number was forked from it.
+#: The process that imported this module; one with another id was forked from it.
 _process = os.getpid()
-#: Threads of a team, where the number that BLAS has does not say it.
+#: The size of teams, if it is not the number of BLAS threads.
 _team_size: ContextVar[int | None] = ContextVar("team_size", default=None)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def _is_of_a_thread(library: Any) -> bool:
-    """Whether every thread has a number of its own: OpenBLAS on OpenMP."""
+def _is_per_thread(library: Any) -> bool:
+    """Whether the number of threads is set for each thread: OpenBLAS on OpenMP."""
     return library.internal_api == "openblas" and library.threading_layer == "openmp"
 
 
-def _has_a_pool(library: Any) -> bool:
+def _has_own_pool(library: Any) -> bool:
     """Whether BLAS keeps threads of its own, as OpenBLAS does without OpenMP."""
     return getattr(library, "threading_layer", None) == "pthreads"
 
 
-def _number_of(libraries: list[Any]) -> int:
-    """How many threads BLAS has; what the whole process shares comes before what a thread has."""
-    shared = [library for library in libraries if not _is_of_a_thread(library)]
+def _n_threads(libraries: list[Any]) -> int:
+    """How many threads BLAS has; the number of the process counts before that of a thread."""
+    shared = [library for library in libraries if not _is_per_thread(library)]
     return max((library.num_threads for library in shared or libraries), default=1)
 
 
 def _set_threads(libraries: Iterable[tuple[Any, int]]) -> None:
     """Give every BLAS its number of threads.
 
-    threadpoolctl lets the first thread that sets a BLAS keep it, and ignores the others
-    in silence until that one lets go. Whoever sets it here lets go at once: who may set it back is
-    for ``_Blas`` to say. A limit that a program has set through threadpoolctl itself stays.
+    threadpoolctl lets the first thread that sets a BLAS keep control, and silently ignores the
+    others until it gives it up. Here control is given up at once: ``_Blas`` decides who may restore
+    the number. A limit that a program has set through threadpoolctl itself stays.
     """
     for library, count in libraries:
         library.set_num_threads(count)
@@ -50,11 +50,11 @@ def _set_threads(libraries: Iterable[tuple[Any, int]]) -> None:
 
 
 class _Blas:
-    """The threads of BLAS, which are those of the whole process with most libraries.
+    """The number of BLAS threads, which most libraries set for the whole process.
 
-    Several threads of a program may hold them at the same time. Whoever is alone gives back what it
-    found; whoever is the last to go gives back what the first one found. What belongs to a thread
-    alone is always given back.
+    Several threads of a program may limit it at the same time. A single holder restores what it
+    found; of several, the last one to leave restores what the first one found. A number that
+    belongs to one thread is always restored.
     """
 
     def __init__(self) -> None:
@@ -63,25 +63,25 @@ class _Blas:
         self._first: dict[str, tuple[Any, int]] = {}
 
     def start_anew(self) -> None:
-        """In a forked process, where the other holders are gone, and perhaps one with the lock."""
+        """Reset in a forked process: the other holders are gone, perhaps with the lock."""
         me = get_ident()
         self._lock, self._holders = Lock(), +Counter({me: self._holders[me]})
         if not self._holders[me]:
             self._first = {}
 
     @contextmanager
-    def held_to(
-        self, n_threads: int, of: str = "", which: Callable[[Any], bool] = lambda library: True
+    def limited_to(
+        self, n_threads: int, of: str = "", only: Callable[[Any], bool] = lambda library: True
     ) -> Iterator[int]:
-        """Hold the BLAS that belongs to a package, or all of it; how many threads it had before."""
+        """Limit the BLAS of one package, or of all; yields how many threads it had before."""
         libraries = ThreadpoolController().select(user_api="blas").lib_controllers
         libraries = [library for library in libraries if of in library.filepath]
-        held = [library for library in libraries if which(library)]
-        own = [(library, library.num_threads) for library in held if _is_of_a_thread(library)]
-        shared = [library for library in held if not _is_of_a_thread(library)]
+        held = [library for library in libraries if only(library)]
+        own = [(library, library.num_threads) for library in held if _is_per_thread(library)]
+        shared = [library for library in held if not _is_per_thread(library)]
         me = get_ident()
         with self._lock:
-            before = _number_of(libraries)
+            before = _n_threads(libraries)
             found = [(library, library.num_threads) for library in shared]
             for library, count in found:
                 self._first.setdefault(library.filepath, (library, count))
@@ -92,7 +92,7 @@ class _Blas:
         finally:
             with self._lock:
                 self._holders[me] -= 1
-                self._holders += Counter()  # without those that hold nothing
+                self._holders += Counter()  # drops those that hold nothing
                 if not self._holders:
                     found = list(self._first.values())
                     self._first = {}
@@ -105,19 +105,19 @@ _blas = _Blas()
 
 
 class _Work:
-    """Which threads compute, so that a process that is forked meanwhile knows of it."""
+    """Which threads compute, so that a process forked meanwhile knows about it."""
 
     def __init__(self) -> None:
         self._threads: Counter[int] = Counter()
-        self._torn = False
+        self._is_broken = False
 
     @contextmanager
     def doing(self) -> Iterator[None]:
-        """Count this thread in; refuse to begin where the numerical libraries cannot be trusted."""
-        if self._torn:
+        """Count this thread; refuse to begin if the numerical libraries cannot be trusted."""
+        if self._is_broken:
             raise RuntimeError(
                 "this process was forked while another thread was fitting or predicting, so its "
-                'numerical libraries may wait for ever; fork before that, or use the "spawn" or '
+                'numerical libraries may wait forever; fork before that, or use the "spawn" or '
                 '"forkserver" start method of multiprocessing'
             )
         me = get_ident()
@@ -130,10 +130,10 @@ class _Work:
                 del self._threads[me]
 
     def forked(self) -> None:
-        """In the new process only the thread that forked goes on."""
+        """Adapt to a forked process, in which only the thread that forked goes on."""
         me = get_ident()
         others = sum(count for thread, count in self._threads.items() if thread != me)
-        self._torn = self._torn or others > 0
+        self._is_broken = self._is_broken or others > 0
         self._threads = Counter({me: self._threads[me]})
         _blas.start_anew()
 
@@ -145,26 +145,26 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def limit_threads(n_jobs: int | None) -> Iterator[None]:
-    """Hold the numerical libraries to ``n_jobs`` threads; None leaves them as they are.
+    """Limit the numerical libraries to ``n_jobs`` threads; None leaves them as they are.
 
-    A forked process inherits OpenMP's idea of its threads and not the threads, and would wait for
-    them for ever: there OpenMP works alone. One that was forked while another thread computed
-    inherits locks that nobody opens: there nothing is begun.
+    A forked process inherits OpenMP's record of its threads but not the threads, and would wait for
+    them forever: there OpenMP gets one thread. A process that was forked while another thread
+    computed inherits locks that nobody opens: there nothing is started.
 
-    The process that forks is in danger, too: OpenBLAS then ends its threads and loses what they
-    were at, and whoever waits for it waits for ever. Threads beside the main one, which may fork
-    while they compute, leave those of OpenBLAS alone; their teams are as large as ever.
+    The process that forks is at risk, too: OpenBLAS then ends its threads and loses their work, and
+    whoever waits for it waits forever. The main thread may fork while other threads compute, so
+    these do not use the threads of OpenBLAS; their teams are as large as ever.
     """
     with _work.doing(), ExitStack() as limits:
         size = _team_size.get()
         if n_jobs is not None:
             size = effective_n_jobs(n_jobs)
-            limits.enter_context(_blas.held_to(size))
+            limits.enter_context(_blas.limited_to(size))
             limits.enter_context(threadpool_limits(size, user_api="openmp"))
         if _process != os.getpid():
             limits.enter_context(threadpool_limits(1, user_api="openmp"))
         if current_thread() is not main_thread():
-            found = limits.enter_context(_blas.held_to(1, which=_has_a_pool))
+            found = limits.enter_context(_blas.limited_to(1, only=_has_own_pool))
             limits.enter_context(_teams_of(size or found))
         yield
 
@@ -180,13 +180,18 @@ def _teams_of(size: int) -> Iterator[None]:
 
 @contextmanager
 def one_blas_thread(of: str = "") -> Iterator[None]:
-    """One BLAS thread, for long runs of products too small to share.
+    """One BLAS thread, for long sequences of products too small to share.
 
     Threads that wait for such work spin, and take the cores from whatever else runs. With ``of``
-    only the BLAS that belongs to that package is held.
+    only the BLAS that belongs to that package is limited.
     """
-    with _blas.held_to(1, of):
+    with _blas.limited_to(1, of):
         yield
+
+
+def slices(n: int, size: int) -> list[slice]:
+    """Rows 0 to n - 1 in blocks of the given size; the last one may be smaller."""
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 class ThreadTeam:
@@ -194,8 +199,8 @@ class ThreadTeam:
 
     Parameters
     ----------
-    pool : the threads, or None to work alone
-    size : how many
+    pool : the threads, or None for the calling thread alone
+    size : how many threads
     """
 
     def __init__(self, pool: ThreadPoolExecutor | None = None, size: int = 1) -> None:
@@ -206,42 +211,42 @@ class ThreadTeam:
         """The results in the order of the items."""
         if self._pool is None or len(items) < 2:
             return [function(item) for item in items]
-        # Settings of this thread (context variables) hold in the others.
+        # The context variables of this thread apply in the others, too.
         contexts = [copy_context() for _ in items]
         return list(
             self._pool.map(lambda context, item: context.run(function, item), contexts, items)
         )
 
     def cut(self, n: int, largest: int, smallest: int = 256) -> list[slice]:
-        """Rows 0 to n in blocks within the two sizes, as many for everyone."""
+        """Rows 0 to n - 1 in blocks within the two sizes, the same number for every thread."""
         smallest = min(smallest, max(largest, 1))
         n_blocks = -(-n // max(largest, smallest))
         n_blocks = -(-n_blocks // self.size) * self.size
         size = max(smallest, -(-n // max(n_blocks, 1)))
-        return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+        return slices(n, size)
 
 
 SERIAL = ThreadTeam()
 
 
-def _work_alone() -> None:
-    """Hold the BLAS that has a number for every thread to one in this one, a new one."""
+def _limit_new_thread() -> None:
+    """Give a BLAS whose number of threads is set for each thread one in this new thread."""
     libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-    _set_threads((library, 1) for library in libraries if _is_of_a_thread(library))
+    _set_threads((library, 1) for library in libraries if _is_per_thread(library))
 
 
 @contextmanager
 def thread_team() -> Iterator[ThreadTeam]:
-    """As many threads as BLAS may use, while BLAS itself is held to one.
+    """As many threads as BLAS may use, while BLAS itself is limited to one.
 
-    Pieces that fit the cache, one a thread, beat a BLAS that cuts every small product in two, and
-    what is not a product is shared as well.
+    Pieces that fit the cache, one per thread, beat a BLAS that splits every small product, and work
+    that is not a product is shared as well.
     """
-    with _blas.held_to(1) as found, ExitStack() as limits:
+    with _blas.limited_to(1) as found, ExitStack() as limits:
         n_threads = _team_size.get() or found
-        limits.enter_context(_teams_of(1))  # none within a team
+        limits.enter_context(_teams_of(1))  # no team within a team
         if n_threads == 1:
             yield SERIAL
             return
-        with ThreadPoolExecutor(n_threads, initializer=_work_alone) as pool:
+        with ThreadPoolExecutor(n_threads, initializer=_limit_new_thread) as pool:
             yield ThreadTeam(pool, n_threads)

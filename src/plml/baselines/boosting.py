@@ -22,7 +22,7 @@ _LARGEST_WEIGHT = 2.0**40
 class Boosted(NamedTuple):
     """A metric (d, d) with its objective.
 
-    ``excess`` is by how much the best weak learner still beats the trace weight, relative to it:
+    ``excess`` is how much the best weak learner still exceeds the trace weight, relative to it:
     zero at the optimum.
     """
 
@@ -52,7 +52,7 @@ def learn_boosted_metric(
 ) -> Boosted:
     """Add the leading eigenvector of sum_ijk u_ijk C_ijk as a weak learner, round by round.
 
-    ``update="stage-wise"`` fixes the weight of each weak learner as it comes;
+    ``update="stage-wise"`` sets the weight of a weak learner once, when it is added;
     ``"totally-corrective"`` optimises all weights again in every round.
     """
     with thread_team() as threads:
@@ -69,18 +69,17 @@ def _boost(
     monitor: Monitor,
 ) -> Boosted:
     X, n_pairs, d = operator.X, len(triplets.pairs), operator.X.shape[1]
+    correct = _stage_wise if update == "stage-wise" else _totally_corrective
     state = BoostState(np.empty((0, d)), np.empty(0), np.empty((0, n_pairs), dtype=X.dtype))
     for iteration in range(max_iter + 1):
         margins = _margins(state.weights @ state.features, triplets)
         objective = float(logsumexp(-margins) + trace_weight * state.weights.sum())
         u = softmax(-margins)
-        largest, vector = _leading_eigenvector(operator.scatter(_pair_weights(u, triplets))[0])
-        excess = max(largest / trace_weight - 1.0, 0.0)
+        eigenvalues, vectors = np.linalg.eigh(operator.scatter(_pair_weights(u, triplets))[0])
+        excess = max(float(eigenvalues[-1]) / trace_weight - 1.0, 0.0)
         if monitor.done(iteration, objective, excess) or iteration == max_iter:
             break
-        state = _add(state, X, triplets, vector)
-        correct = _stage_wise if update == "stage-wise" else _totally_corrective
-        state = correct(state, u, triplets, trace_weight)
+        state = correct(_add(state, X, triplets, vectors[:, -1]), u, triplets, trace_weight)
     M = (state.vectors.T * state.weights) @ state.vectors
     return Boosted(M, objective, excess, iteration, tuple(monitor.history))
 
@@ -107,8 +106,8 @@ def _stage_wise(
 
     if slope(0.0) >= 0:  # trace_weight - largest, up to rounding
         return state
-    # It never turns positive where the learner satisfies every triplet; such a weight may grow
-    # without end and is cut.
+    # If the learner satisfies every triplet, the slope never turns positive, and the weight, which
+    # could grow without bound, is cut.
     upper = 1.0
     while slope(upper) < 0 and upper < _LARGEST_WEIGHT:
         upper *= 2.0
@@ -147,8 +146,3 @@ def _margins(d2: np.ndarray, triplets: Triplets) -> np.ndarray:
 def _pair_weights(u: np.ndarray, triplets: Triplets) -> np.ndarray:
     n_pairs = len(triplets.pairs)
     return np.bincount(triplets.impostor, u, n_pairs) - np.bincount(triplets.target, u, n_pairs)
-
-
-def _leading_eigenvector(S: np.ndarray) -> tuple[float, np.ndarray]:
-    eigenvalues, vectors = np.linalg.eigh(S)
-    return float(eigenvalues[-1]), vectors[:, -1]

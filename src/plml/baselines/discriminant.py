@@ -22,15 +22,15 @@ def discriminant_metrics(
     """M = W^{-1/2} (W^{-1/2} B W^{-1/2} + epsilon I) W^{-1/2} around every query, (q, d, d).
 
     W and B are the pooled within-class and the between-class covariance of the ``n_local``
-    training instances nearest under the metric so far, weighted by a tricube of their distance.
+    training instances nearest under the current metric, weighted by a tricube of their distance.
 
     Parameters
     ----------
     X : (n, d) array
     y : (n,) class codes
     Q : (q, d) array
-    own : (q,) integer array of the training instances that the queries are, or None
-    index : of X, where it is at hand
+    own : (q,) integer array; query i is training instance own[i]; None for new points
+    index : of X, if there is one
     """
     X, Q = X.astype(np.float64, copy=False), Q.astype(np.float64, copy=False)
     d = X.shape[1]
@@ -43,7 +43,7 @@ def discriminant_metrics(
         W, B = local_covariances(X[local], y[local], weights, n_classes)
         eigenvalues, vectors = np.linalg.eigh(W)
         scales = 1.0 / np.sqrt(np.maximum(eigenvalues, 0.0) + ridge)
-        whiten = (vectors * scales[:, None, :]) @ np.swapaxes(vectors, -1, -2)
+        whiten = (vectors * scales[:, None, :]) @ vectors.mT
         metrics = whiten @ (whiten @ B @ whiten + epsilon * np.eye(d)) @ whiten
     return metrics
 
@@ -58,7 +58,7 @@ def tricube(distances: np.ndarray) -> np.ndarray:
 def local_covariances(
     points: np.ndarray, labels: np.ndarray, weights: np.ndarray, n_classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted within-class and between-class covariance of every neighbourhood.
+    """The weighted within-class and between-class covariances of every neighbourhood.
 
     Parameters
     ----------
@@ -69,16 +69,15 @@ def local_covariances(
     -------
     within, between : (q, d, d) arrays
     """
-    total = weights.sum(axis=1)
-    shares = weights / total[:, None]
+    shares = weights / weights.sum(axis=1, keepdims=True)
     member = shares[:, :, None] * (labels[:, :, None] == np.arange(n_classes))  # (q, k, c)
     class_share = member.sum(axis=1)  # pi_c
     safe = np.where(class_share > 0, class_share, 1.0)
-    class_means = np.swapaxes(member, 1, 2) @ points / safe[:, :, None]
+    class_means = member.mT @ points / safe[:, :, None]
     mean = (shares[:, None, :] @ points)[:, 0]
     own_means = np.take_along_axis(class_means, labels[:, :, None], axis=1)
     residual = points - own_means
-    within = np.swapaxes(residual * shares[:, :, None], 1, 2) @ residual
+    within = (residual * shares[:, :, None]).mT @ residual
     offset = class_means - mean[:, None, :]
-    between = np.swapaxes(offset * class_share[:, :, None], 1, 2) @ offset
+    between = (offset * class_share[:, :, None]).mT @ offset
     return within, between

@@ -10,9 +10,9 @@ from plml.ops.topk import row_blocks
 def energies(data: LmnnData, M: np.ndarray, queries: np.ndarray, n_classes: int) -> np.ndarray:
     """How much the objective grows when a query joins each class, (q, n_classes).
 
-    The energy-based classification of Weinberger and Saul: the query's pull to its nearest
-    members of the class, the hinge losses of its own margins, and those of the training margins
-    that it invades, measured with the metric of the class. Needs one metric, or one a class.
+    It is the query's pull to its nearest members of the class, the hinge losses of its own
+    margins, and those of the training margins that it invades, measured with the metric of the
+    class. Needs one metric, or one per class.
     """
     near = target_distances(data, M)
     reach = 1.0 + near.max(axis=1)

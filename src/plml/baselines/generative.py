@@ -5,7 +5,7 @@ proportional to tr(M^{-1} B) for
 
     B = sum_c Hess p_c(x) sum_{c' != c} p_c'(x) (p_c'(x) - p_c(x)),
 
-and the metric of unit determinant that makes it vanish, or least where it cannot, is
+and the metric of unit determinant that makes it vanish, or smallest if it cannot vanish, is
 
     M = [U+ U-] diag(d+ Lambda+, -d- Lambda-) [U+ U-]^T, rescaled,
 
@@ -27,7 +27,7 @@ _TIE = 1e-10
 
 
 class GaussianClasses(NamedTuple):
-    """One Gaussian a class, weighted by its share of the data."""
+    """One Gaussian per class, weighted by its share of the data."""
 
     means: np.ndarray  # (c, d)
     precisions: np.ndarray  # (c, d, d), inverse covariances
@@ -39,8 +39,8 @@ def fit_gaussians(
 ) -> GaussianClasses:
     """Class means and covariances, shrunk towards a multiple of the identity.
 
-    Sigma_c = (1 - shrinkage) S_c + shrinkage tr(S) / d I with S_c the class's and S the whole
-    sample covariance, so that no class is singular, be it a single point.
+    Sigma_c = (1 - shrinkage) S_c + shrinkage tr(S) / d I with S_c the covariance of the class and
+    S that of the whole sample, so that no class is singular, not even one of a single point.
     """
     X = X.astype(np.float64, copy=False)
     scale = max(float(X.var(axis=0).mean()), np.finfo(float).tiny)
@@ -70,7 +70,8 @@ def log_densities(model: GaussianClasses, X: np.ndarray) -> np.ndarray:
 def _row_by_row(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """Rows @ matrix, one row at a time: how a row is rounded does not depend on the others.
 
-    Where an eigenvalue of B crosses zero the metric jumps, so rounding must not decide twice.
+    Where an eigenvalue of B crosses zero the metric jumps, so the same row must always be rounded
+    in the same way.
     """
     return (rows[:, None, :] @ matrix)[:, 0]
 
@@ -79,7 +80,7 @@ def bias_weights(log_p: np.ndarray) -> np.ndarray:
     """p_c sum_{c' != c} p_c' (p_c' - p_c), per row up to a positive factor, (n, c).
 
     Densities far from the data underflow, and so does this product. Its leading order is
-    p_(1)^2 p_(2), the largest density squared times the second largest: divide by that.
+    p_(1)^2 p_(2), the largest density squared times the second largest, so it is divided by that.
     """
     n = len(log_p)
     order = np.argsort(-log_p, axis=1)
@@ -91,7 +92,7 @@ def bias_weights(log_p: np.ndarray) -> np.ndarray:
     others = (to_first**2).sum(axis=1, keepdims=True) - to_first**2
     crossed = to_first * (to_first.sum(axis=1, keepdims=True) - to_first)
     weights = to_second * (others - crossed)
-    # The first class has p_(1) / p_(2) in front, which may overflow: multiply it in.
+    # The first class has a factor p_(1) / p_(2), which may overflow: multiply it in.
     rest = to_second.copy()
     rest[rows, first] = 0.0
     weights[rows, first] = (rest * (to_first - 1.0)).sum(axis=1)
@@ -116,11 +117,11 @@ def bias_matrices(model: GaussianClasses, X: np.ndarray) -> np.ndarray:
 def generative_metrics(B: np.ndarray, exponent: float = 1.0) -> np.ndarray:
     """The metrics of unit determinant for given bias matrices, (n, d, d).
 
-    An ``exponent`` below one takes M^exponent, a point of the shortest path from the identity (at
+    An ``exponent`` below one gives M^exponent, a point on the shortest path from the identity (at
     zero) to M among the metrics of unit determinant.
     """
     scales, vectors = metric_spectrum(B)
-    return (vectors * scales[:, None, :] ** exponent) @ np.swapaxes(vectors, -1, -2)
+    return (vectors * scales[:, None, :] ** exponent) @ vectors.mT
 
 
 def metric_spectrum(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,7 +135,7 @@ def metric_spectrum(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     scales = np.where(positive | negative, counts * np.abs(eigenvalues), 0.0)
     largest = scales.max(axis=1, keepdims=True)
     scales = np.where(largest > 0, scales / np.where(largest > 0, largest, 1.0), 1.0)
-    scales = np.maximum(scales, _FLOOR)  # directions without curvature keep a little weight
+    scales = np.maximum(scales, _FLOOR)  # directions without curvature keep a small weight
     return scales / np.exp(np.log(scales).mean(axis=1, keepdims=True)), vectors
 
 
@@ -146,7 +147,7 @@ def shrunk_predictions(
     exponents: np.ndarray,
     n_neighbors: int,
 ) -> np.ndarray:
-    """Class codes of queries under M^exponent for each of the exponents, (n_exponents, q).
+    """Class codes of queries under M^exponent for every exponent, (n_exponents, q).
 
     The powers of a metric share its eigenvectors, so one rotation of the differences serves all.
 
@@ -156,7 +157,7 @@ def shrunk_predictions(
     X, y : (n, d) training instances and their class codes
     Q : (q, d) array
     exponents : (n_exponents,) array
-    n_neighbors : that vote
+    n_neighbors : how many neighbours vote
     """
     X, Q = X.astype(np.float64, copy=False), Q.astype(np.float64, copy=False)
     result = np.empty((len(exponents), len(Q)), dtype=np.int64)
@@ -175,7 +176,7 @@ def shrunk_predictions(
 
 
 def _nearest(distances: np.ndarray, k: int) -> np.ndarray:
-    """Numbers of the k least; of those that agree to all but a few digits, the first."""
+    """Indices of the k smallest; of those that agree to ten digits, the first."""
     last = np.partition(distances, k - 1)[k - 1] * (1.0 + _TIE)
     rows = np.flatnonzero(distances <= last)
     near = distances[None, rows]

@@ -1,10 +1,10 @@
 """The convex problem of LMNN, solved until its duality gap is closed.
 
 A metric enters the objective as pull <A_g, M_g>, with the scatter A_g of its target pairs, and the
-dual asks for C_g(gamma) <= pull A_g in the order of PSD matrices. So the size of M_g in a direction
-is one over that of A_g. Proximal steps in the units of the features take ever so long where A_g is
-small, and their dual points break the constraint there; steps in N_g = A_g^1/2 M_g A_g^1/2 go as
-fast in all directions, and what they leave of the constraint is measured against the identity.
+dual requires C_g(gamma) <= pull A_g in the order of PSD matrices. So the size of M_g in a direction
+is one over that of A_g. Proximal steps in the units of the features take very long where A_g is
+small, and their dual points violate the constraint there. Steps in N_g = A_g^1/2 M_g A_g^1/2 are
+equally fast in all directions, and violations of the constraint are relative to the identity.
 """
 
 import numpy as np
@@ -24,17 +24,17 @@ from plml.solvers.problem import Evaluation, Monitor, Solution
 from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.metrics import MetricsDual, relative_gap
 
-#: Evaluations of one proximal step.
+#: The most evaluations of one proximal step.
 _INNER = 200
-#: First proximal weight, relative to objective / ||N||^2, and how it falls.
+#: The first proximal weight, relative to objective / ||N||^2, and how it decreases.
 _FIRST_PROXIMAL = 1.0
 _PROXIMAL_DECAY = 0.3
-#: A step that raises the objective by more is taken back, and the weight grows.
+#: A step that raises the objective by more is undone, and the weight grows.
 _TOO_FAR = 1.05
 _PROXIMAL_GROWTH = 2.0
-#: How far beyond the margin, relatively, an impostor still counts as near it.
+#: How far beyond the margin, relative to it, an impostor still counts as near it.
 _MARGIN_SLACK = 0.05
-#: Relative size below which an eigenvalue is taken for zero.
+#: Relative size below which an eigenvalue counts as zero.
 _RANK = 1e-10
 #: Share of the largest size of a scatter below which targets hardly differ.
 _SMALLEST = 1e-6
@@ -43,8 +43,8 @@ _SMALLEST = 1e-6
 def is_well_posed(data: LmnnData) -> bool:
     """Whether the targets of every metric differ in all the directions in which the data do.
 
-    Where they do not, a metric can push impostors away for nothing: it grows without bound, or the
-    optimum follows directions that a few rows happen to leave out.
+    If they do not, a metric can push impostors away at no cost: it grows without bound, or the
+    optimum follows directions in which a few rows happen not to differ.
     """
     X = on_host(data.X).astype(np.float64, copy=False)
     eigenvalues, vectors = np.linalg.eigh(X.T @ X)
@@ -57,8 +57,8 @@ def is_well_posed(data: LmnnData) -> bool:
 
 
 class TargetCoordinates:
-    """N_g with M_g = B_g N_g B_g^T and B_g^T A_g B_g the identity, or less where targets hardly
-    differ.
+    """N_g with M_g = B_g N_g B_g^T, where B_g^T A_g B_g is the identity, or less in directions in
+    which targets hardly differ.
     """
 
     def __init__(self, data: LmnnData) -> None:
@@ -66,49 +66,40 @@ class TargetCoordinates:
         smallest = _SMALLEST * eigenvalues.max()
         sizes = np.sqrt(np.maximum(eigenvalues, smallest if smallest > 0 else 1.0))
         self.basis = vectors / sizes[:, None, :]
-        self._inverse = _transposed(vectors * sizes[:, None, :])
+        self._inverse = (vectors * sizes[:, None, :]).mT
 
     def of(self, M: np.ndarray) -> np.ndarray:
-        """N of metrics."""
-        return self._inverse @ M @ _transposed(self._inverse)
+        """N from M."""
+        return self._inverse @ M @ self._inverse.mT
 
     def metrics(self, N: np.ndarray) -> np.ndarray:
-        """M of N."""
-        return self.basis @ N @ _transposed(self.basis)
+        """M from N."""
+        return self.basis @ N @ self.basis.mT
 
 
 def solve_convex(
-    active: ActiveSet,
-    best: Lmnn,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-    observe: Observer,
+    active: ActiveSet, best: Lmnn, tol: float, max_iter: int, monitor: Monitor, observe: Observer
 ) -> Lmnn:
-    """Proximal steps min_N f(N) + alpha ||N - center||^2 on the active set, alpha falling."""
+    """Proximal steps min_N f(N) + alpha ||N - center||^2 on the active set, alpha decreasing."""
     data, n_iter, lower = active.data, best.n_iter, 0.0
     coordinates = TargetCoordinates(data)
-    center = coordinates.of(best.M)
-    reached = best.objective
-    # Near the optimum few impostors of the way there still matter; those at the margin do.
+    center, reached = coordinates.of(best.M), best.objective
+    # Few of the impostors met on the way matter near the optimum; those at the margin do.
     close = find_violations(data, best.M, _MARGIN_SLACK).pairs
     active = ActiveSet(data, close) if len(close) else active
     alpha = _FIRST_PROXIMAL * reached / (float(np.sum(center**2)) or 1.0)
     smallest, gamma = 1e-12 * alpha, like(np.empty(0), data.X)
     while n_iter < max_iter:
-        solution, N = _step(
-            active, coordinates, center, alpha, gamma, 0.1 * tol, min(_INNER, max_iter - n_iter)
-        )
+        limit = min(_INNER, max_iter - n_iter)
+        solution, N = _step(active, coordinates, center, alpha, gamma, 0.1 * tol, limit)
         n_iter, gamma = n_iter + max(solution.n_iter, 1), solution.x
         M = coordinates.metrics(N)
         found = find_violations(data, M, _MARGIN_SLACK)
         if found.objective < best.objective:
             best = best._replace(M=M, objective=found.objective)
-        whole = MetricsDual(active.operator, active.triplets, alpha, data.pull)
-        lower = max(lower, dual_bound(whole, gamma))
-        gap = float(relative_gap(np.float64(best.objective), lower))
-        if best.objective <= negligible(data):
-            gap = 0.0
+        dual = MetricsDual(active.operator, active.triplets, alpha, data.pull)
+        lower = max(lower, dual_bound(dual, gamma))
+        gap = _gap(best.objective, lower, data)
         cut = monitor.done(n_iter, best.objective, gap)
         ended = not cut and observe(best.M)
         best = best._replace(gap=gap, n_iter=n_iter, converged=bool(ended or gap <= tol))
@@ -133,16 +124,23 @@ def _step(
     tol: float,
     max_iter: int,
 ) -> tuple[Solution, np.ndarray]:
-    """The dual of a proximal step, from the gammas of the one before, and its N."""
+    """The solution of the dual of a proximal step, from the gammas of the last one, and its N."""
     X = active.data.X
     operator = active.operator.in_coordinates(like(coordinates.basis, X))
     dual = MetricsDual(operator, active.triplets, alpha, active.data.pull, like(center, X))
-    # Triplets that are new begin with whether the center violates them.
+    # New triplets start at one if the center violates them, otherwise at zero.
     violated = dual.gradient(Evaluation(0.0, PsdMatrices(dual.center))) < 0
     xp = namespace(gamma)
     start = xp.concat([gamma, xp.astype(violated[len(gamma) :], xp.float64)])
     solution = projected_lbfgs(dual, start, bounds=(0.0, 1.0), tol=tol, max_iter=max_iter)
     return solution, on_host(dual.metrics(solution.x))
+
+
+def _gap(objective: float, lower: float, data: LmnnData) -> float:
+    """The relative gap; zero for an objective that is zero up to rounding."""
+    if objective <= negligible(data):
+        return 0.0
+    return float(relative_gap(np.float64(objective), lower))
 
 
 def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
@@ -165,7 +163,3 @@ def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
             largest = np.linalg.eigvalsh(whitened.T @ C @ whitened)[-1]
             theta = min(theta, 1.0 / max(largest, 1e-300))
     return theta * fetch(total(gamma))[0]
-
-
-def _transposed(matrices: np.ndarray) -> np.ndarray:
-    return np.swapaxes(matrices, -1, -2)

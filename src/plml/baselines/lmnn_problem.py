@@ -1,12 +1,12 @@
-"""The problem of Large Margin Nearest Neighbour (Weinberger and Saul, JMLR 2009).
+"""The problem that Large Margin Nearest Neighbour solves (Weinberger and Saul, JMLR 2009).
 
     min_{M_g >= 0} pull sum_{j ~> i} d^2(x_i, x_j)
                    + sum_{j ~> i} sum_{l: y_l != y_i} [1 + d^2(x_i, x_j) - d^2(x_i, x_l)]_+
 
 with d(x_i, x_j) under the metric of the group of x_j, the second point; pull = (1 - mu) / mu, and
-the paper's objective is mu times this one. Every other-class point may be an impostor: those that
-matter are found by exact search and kept in an active set. Dropping impostors lowers the
-objective, so a dual bound on the active set bounds the whole problem.
+the paper's objective is mu times this one. Every other-class point may be an impostor: the relevant
+ones are found by exact search and kept in an active set. Dropping impostors lowers the objective,
+so a dual bound on the active set bounds the whole problem.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,16 +29,16 @@ from plml.ops.grouped import GroupedPairs
 from plml.ops.topk import row_blocks
 from plml.solvers.problem import Iteration
 from plml.stages.neighbors import class_members
-from plml.stages.triplets import target_pairs, triplets_of_pairs
+from plml.stages.triplets import neighbor_pairs, triplets_of_pairs
 
-#: Violators of an instance in one class that join the active set in one round.
+#: The most violators per instance and class that join the active set in one round.
 _MOST_PER_CLASS = 1000
-#: Violators that join it in one round: what bounds the memory.
+#: The most that join it in one round altogether, which bounds the memory.
 _MOST_PAIRS = 1_000_000
 
 
 class LmnnData(NamedTuple):
-    """What stays fixed while the metrics are learned."""
+    """The data and settings, which stay fixed while the metrics are learned."""
 
     X: Array  # (n, d), centred
     y: np.ndarray  # (n,) class codes
@@ -50,13 +50,13 @@ class LmnnData(NamedTuple):
 
 
 class Lmnn(NamedTuple):
-    """Metrics (m, d, d), the whole objective at them, and what is known of it."""
+    """Metrics (m, d, d) with the objective over all impostors and what is known of it."""
 
     M: np.ndarray
     objective: float
-    gap: float = np.inf  # relative; infinite where there is no certificate
+    gap: float = np.inf  # relative; infinite if there is no certificate
     n_iter: int = 0
-    converged: bool = False  # the solver met its own rule before its iterations were used up
+    converged: bool = False  # the solver met its own stopping rule before max_iter
     stopped: bool = False  # by a callback or an observer
     history: tuple[Iteration, ...] = ()
 
@@ -66,10 +66,10 @@ Observer = Callable[[np.ndarray], bool]
 
 
 class Violations(NamedTuple):
-    """The whole objective at some metrics, and impostors within the margin."""
+    """The objective over all impostors, and the impostors within the margin."""
 
     objective: float
-    pairs: np.ndarray  # (n_found, 2)
+    pairs: np.ndarray  # (n_violations, 2)
 
 
 def squared_distances(data: LmnnData, M: np.ndarray, pairs: np.ndarray) -> np.ndarray:
@@ -79,30 +79,29 @@ def squared_distances(data: LmnnData, M: np.ndarray, pairs: np.ndarray) -> np.nd
 
 def target_scatter(data: LmnnData) -> np.ndarray:
     """A_g, the sum of (x_i - x_j)(x_i - x_j)^T over the target pairs of every metric, (m, d, d)."""
-    operator = _operator(data, target_pairs(data.targets))
+    operator = _operator(data, neighbor_pairs(data.targets))
     return on_host(operator.scatter(like(np.ones(operator.n_pairs), data.X)))
 
 
 def target_distances(data: LmnnData, M: np.ndarray) -> np.ndarray:
     """d^2 to every target, (n, k); -inf where absent, so that its hinge is zero."""
     result = np.full(data.targets.shape, -np.inf)
-    result[data.targets >= 0] = squared_distances(data, M, target_pairs(data.targets))
+    result[data.targets >= 0] = squared_distances(data, M, neighbor_pairs(data.targets))
     return result
 
 
 def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violations:
     """The objective over all impostors, and those within the margin of each instance.
 
-    With ``slack`` the pairs are those within so much more than the margin, relatively.
-
-    Of the impostors of one class the nearest ``_MOST_PER_CLASS`` are returned for an instance, and
-    ``_MOST_PAIRS`` in all; all of them count in the objective.
+    ``slack`` extends the margin, relative to its size, for the pairs that are returned. These are
+    at most the nearest ``_MOST_PER_CLASS`` per instance and class, and ``_MOST_PAIRS`` in total;
+    all impostors count in the objective.
     """
     near = target_distances(data, M)
     reach = (1.0 + slack) * (1.0 + near.max(axis=1))
     objective = data.pull * float(near[data.targets >= 0].sum())
-    nearest = _Nearest(_MOST_PAIRS)
-    for columns, metric in _index_parts(data, M):
+    nearest = _DeepestPairs(_MOST_PAIRS)
+    for columns, metric in _parts_by_metric(data, M):
         others = np.flatnonzero((data.y != data.y[columns[0]]) & np.isfinite(reach))
         transformed = Transformed(data.X[like(columns, data.X)], metric)
 
@@ -129,30 +128,30 @@ def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violat
     return Violations(objective, nearest.pairs)
 
 
-class _Nearest:
-    """The pairs deepest within the margin, at most a given number of them."""
+class _DeepestPairs:
+    """The pairs deepest within the margin, at most ``largest`` of them."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, largest: int) -> None:
+        self.largest = largest
         self.pairs = np.empty((0, 2), dtype=np.int64)
         self.depths = np.empty(0)
 
     def add(self, pairs: np.ndarray, depths: np.ndarray) -> None:
         self.pairs = np.concatenate([self.pairs, pairs])
         self.depths = np.concatenate([self.depths, depths])
-        if len(self.depths) > self.most:
-            kept = np.sort(np.argpartition(self.depths, self.most)[: self.most])
+        if len(self.depths) > self.largest:
+            kept = np.sort(np.argpartition(self.depths, self.largest)[: self.largest])
             self.pairs, self.depths = self.pairs[kept], self.depths[kept]
 
 
-def _index_parts(data: LmnnData, M: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The training points cut by group and class, with the metric that they carry."""
+def _parts_by_metric(data: LmnnData, M: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The training points of every group and class, with the metric that they carry."""
     for members in class_members(data.groups * (int(data.y.max()) + 1) + data.y):
         yield members, M[data.groups[members[0]]]
 
 
 def _nearest_of_each(rows: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray:
-    """Positions of the k smallest distances of every row number."""
+    """Positions of the k smallest distances of every row."""
     order = np.lexsort((distances, rows))
     sorted_rows = rows[order]
     first = np.searchsorted(sorted_rows, sorted_rows, side="left")
@@ -160,12 +159,12 @@ def _nearest_of_each(rows: np.ndarray, distances: np.ndarray, k: int) -> np.ndar
 
 
 def _operator(data: LmnnData, pairs: np.ndarray) -> GroupedPairs:
-    # The metric is that of the second point, and differences have no sign: turn the pairs round.
+    # The metric is that of the second point, and differences have no sign: reverse the pairs.
     return GroupedPairs(data.X, data.groups, data.n_groups, pairs[:, ::-1], data.team)
 
 
 class ActiveSet:
-    """The impostor pairs looked at, in the order in which they were found."""
+    """The impostor pairs that the solver considers, in the order in which they were found."""
 
     def __init__(self, data: LmnnData, pairs: np.ndarray) -> None:
         self.data = data
@@ -177,13 +176,13 @@ class ActiveSet:
         )
 
     def with_more(self, pairs: np.ndarray) -> "ActiveSet":
-        """With the pairs that are new."""
+        """The active set with the pairs that are new; the same object if there are none."""
         n = len(self.data.X)
         new = ~np.isin(pairs[:, 0] * n + pairs[:, 1], self.pairs[:, 0] * n + self.pairs[:, 1])
         return ActiveSet(self.data, np.concatenate([self.pairs, pairs[new]])) if new.any() else self
 
     def value_and_subgradient(self, M: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective over the active set, and a subgradient, both (m, d, d) NumPy arrays."""
+        """The objective over the active set, and a subgradient, an (m, d, d) NumPy array."""
         n_targets, pull = self.triplets.n_target_pairs, self.data.pull
         xp = namespace(self.data.X)
         d2 = xp.clip(self.operator.distances(like(M, self.data.X)), 0.0, None)
@@ -197,5 +196,5 @@ class ActiveSet:
 
 
 def negligible(data: LmnnData) -> float:
-    """An objective that is zero up to rounding."""
+    """The largest objective that counts as zero."""
     return max(1e-9, float(namespace(data.X).finfo(data.X.dtype).eps)) * len(data.X)

@@ -1,7 +1,7 @@
 """Large Margin Nearest Neighbour (Weinberger and Saul, JMLR 2009), one metric or several.
 
-``lmnn_problem`` has the objective. Here are its two solvers' common road: a start, and rounds of
-L-BFGS on factors; ``lmnn_convex`` goes on from there to a certificate.
+``lmnn_problem`` has the objective. Both solvers begin here, with a start and rounds of L-BFGS on
+factors; ``lmnn_convex`` continues from there to a certificate.
 """
 
 import numpy as np
@@ -20,11 +20,12 @@ from plml.baselines.lmnn_problem import (
 )
 from plml.solvers.problem import Monitor
 from plml.stages.neighbors import ExactNeighbors
+from plml.stages.triplets import neighbor_pairs
 
 _N_FIRST_IMPOSTORS = 3
 #: Iterations of L-BFGS between two searches for impostors.
 _ROUND = 20
-#: Those that make the start of the convex solver, which goes faster from there.
+#: Iterations of L-BFGS before the convex solver, which is faster from there.
 _START = 100
 
 
@@ -40,14 +41,14 @@ def learn_lmnn(
 ) -> Lmnn:
     """The metrics that minimise the objective.
 
-    ``solver="factored"`` runs L-BFGS on L with M = L^T L until the objective settles: of low rank
-    where ``n_components`` says so, without a certificate. ``"convex"`` takes some iterations of it
-    for a start and solves the convex problem in M, in double precision, until the relative duality
-    gap is at most ``tol``. ``"auto"`` is that where the problem is well posed.
+    ``solver="factored"`` runs L-BFGS on L with M = L^T L until the objective settles; it takes an
+    ``n_components`` below the dimension, and has no certificate. ``"convex"`` starts with some
+    iterations of it and solves the convex problem in M, in double precision, until the relative
+    duality gap is at most ``tol``. ``"auto"`` is ``"convex"`` if the problem is well posed.
 
     Parameters
     ----------
-    monitor : keeps the history of whole objectives and gaps
+    monitor : keeps the history of objectives over all impostors and of gaps
     observe : sees the metrics after every round and may end the fit
     """
     with thread_team() as threads:
@@ -78,12 +79,6 @@ def _factored(
     """Rounds of L-BFGS on the active set, with a search for impostors between them."""
     data, n_iter, before, stuck = active.data, 0, np.inf, False
     best = Lmnn(_gram(L), np.inf)
-
-    def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        factors = flat.reshape(L.shape)
-        value, G = active.value_and_subgradient(_gram(factors))
-        return value, 2.0 * (factors @ G).ravel()
-
     while True:
         M = _gram(L)
         found = find_violations(data, M)
@@ -101,27 +96,36 @@ def _factored(
         more = active.with_more(found.pairs)
         grown, active = more is not active, more
         before = active.value_and_subgradient(M)[0]
-        with one_blas_thread(of="scipy"):
-            result = minimize(
-                value_and_gradient,
-                L.ravel(),
-                jac=True,
-                method="L-BFGS-B",
-                options={"maxiter": min(_ROUND, max_iter - n_iter)},
-            )
-        L = result.x.reshape(L.shape)
-        n_iter += max(int(result.nit), 1)
-        stuck = not grown and result.nit == 0
+        L, n_steps = _lbfgs_round(active, L, min(_ROUND, max_iter - n_iter))
+        n_iter += max(n_steps, 1)
+        stuck = not grown and n_steps == 0
+
+
+def _lbfgs_round(active: ActiveSet, L: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
+    """Factors after some iterations of L-BFGS on the active set, and the number of iterations."""
+
+    def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        factors = flat.reshape(L.shape)
+        value, G = active.value_and_subgradient(_gram(factors))
+        return value, 2.0 * (factors @ G).ravel()
+
+    with one_blas_thread(of="scipy"):
+        result = minimize(
+            value_and_gradient,
+            L.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": max_iter},
+        )
+    return result.x.reshape(L.shape), int(result.nit)
 
 
 def _first_impostors(data: LmnnData) -> np.ndarray:
-    impostors = ExactNeighbors(data.X, data.y).impostors(_N_FIRST_IMPOSTORS)
-    rows, columns = np.nonzero(impostors >= 0)
-    return np.column_stack([rows, impostors[rows, columns]])
+    return neighbor_pairs(ExactNeighbors(data.X, data.y).impostors(_N_FIRST_IMPOSTORS))
 
 
 def _scaled_identity(active: ActiveSet, n_components: int) -> np.ndarray:
-    """L_g = sqrt(s) I, or the leading principal axes, with the s that is best for one metric."""
+    """L_g = sqrt(s) I, or sqrt(s) times the leading principal axes, with the best common s."""
     data, t = active.data, active.triplets
     d = data.X.shape[1]
     gram = on_host(data.X.T @ data.X).astype(np.float64)
@@ -142,4 +146,4 @@ def _scaled_identity(active: ActiveSet, n_components: int) -> np.ndarray:
 
 
 def _gram(L: np.ndarray) -> np.ndarray:
-    return np.swapaxes(L, -1, -2) @ L
+    return L.mT @ L

@@ -14,8 +14,8 @@ from typing import Any
 from plml import __version__
 from plml.cli.table_commands import FIT_OPTIONS, add_table_commands
 from plml.estimators._fit_warnings import GapWarning
-from plml.io.files import check_destination
 from plml.install import install
+from plml.io.files import check_destination
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plml.tables.columns import pandas
-from plml.io.files import bounded_memory, check_destination, is_stream
+from plml import tables
 from plml.backend.progress import plan, stage, work
+from plml.io.files import bounded_memory, check_destination, is_stream
+from plml.tables.columns import pandas
+from plml.tables.table_models import ENCODING, LEARNING
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from plml.tables.table_models import Model
 
 #: Stages of the commands.
 _LOADING, _READING, _SAVING = "reading the model", "reading the table", "saving the model"
@@ -172,8 +172,6 @@ def _in_options() -> Iterator[None]:
 
 
 def _fit(options: argparse.Namespace) -> int:
-    from plml.tables import table_models
-
     check_destination(options.out, "--out")
     if options.checkpoint is not None:
         check_destination(options.checkpoint, "--checkpoint", kept=True)
@@ -181,11 +179,11 @@ def _fit(options: argparse.Namespace) -> int:
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {options.seed}")
     with work(not options.quiet):
-        plan({_READING: 2, table_models.ENCODING: 1, table_models.LEARNING: 95, _SAVING: 2})
+        plan({_READING: 2, ENCODING: 1, LEARNING: 95, _SAVING: 2})
         with stage(_READING):
             table = _table(options.table)
         with _in_options():
-            model = table_models.fit(
+            model = tables.fit(
                 table,
                 options.target,
                 str(options.table),
@@ -206,7 +204,7 @@ def _fit(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print_fitted(model: "Model", n_rows: int, options: argparse.Namespace) -> None:
+def _print_fitted(model: tables.Model, n_rows: int, options: argparse.Namespace) -> None:
     classifier = model.classifier
     chosen = getattr(classifier, "best_regularization_", options.regularization)
     print(
@@ -321,17 +319,13 @@ def _short(value: Any) -> str:
 
 def _plan_to(shares: dict[str, float]) -> None:
     """The stages of a command that uses a model, after those that all of them begin with."""
-    from plml.tables import table_models
-
-    plan({_LOADING: 2, _READING: 1, table_models.ENCODING: 1, **shares})
+    plan({_LOADING: 2, _READING: 1, ENCODING: 1, **shares})
 
 
-def _read(options: argparse.Namespace) -> tuple["Model", "pd.DataFrame"]:
-    from plml.tables import table_models
-
+def _read(options: argparse.Namespace) -> tuple[tables.Model, "pd.DataFrame"]:
     pandas()
     with stage(_LOADING):
-        model = table_models.load(options.model)
+        model = tables.load(options.model)
     with stage(_READING):
         return model, _table(options.table)
 
@@ -349,17 +343,13 @@ def _in_blocks(name: str, predict: Callable[[Any], np.ndarray], rows: Any) -> np
 
 def _table(path: Path) -> "pd.DataFrame":
     """A table, in no more memory than a file of its size can need."""
-    from plml.tables.table_models import read_table
-
     with bounded_memory(path):
-        return read_table(path)
+        return tables.read_table(path)
 
 
 def _write(table: "pd.DataFrame", path: Path | None) -> None:
-    from plml.tables.table_models import write_table
-
     if path is None:
         print(table.to_csv(index=False), end="")
         return
-    write_table(table, path)
+    tables.write_table(table, path)
     print(f"table: {path}", file=sys.stderr)

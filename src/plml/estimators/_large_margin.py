@@ -100,12 +100,15 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
     def _rule_maker(self) -> RuleMaker:
         """How the weights of new points come about, by the parameters."""
 
-    def _recipe(self, regularization: float) -> Recipe:
+    def _chosen_regularization(self) -> float:
+        return self.regularization
+
+    def _recipe(self) -> Recipe:
         """What the parameters mean to the pipeline."""
         return Recipe(
             self._weighting(),
             Settings(
-                regularization=regularization,
+                regularization=self._chosen_regularization(),
                 pull=self.pull,
                 n_targets=self.n_targets,
                 n_impostors=self.n_impostors,
@@ -120,9 +123,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         )
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
-        self._learn_by(self._recipe(self.regularization), X, y, run)
-
-    def _learn_by(self, recipe: Recipe, X: Array, y: np.ndarray, run: Run) -> None:
+        recipe = self._recipe()
         check_targets(y)
         if recipe.approximate and not can_approximate(X):
             raise ValueError(f'search_backend="approximate" {NEEDED}; use "exact"')
@@ -163,9 +164,8 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         return self.device, self.search_backend
 
     def _make_metric(self) -> BasisMetric:
-        recipe = self._recipe(1.0)  # a metric that was learned does not depend on it
         anchors, scales = getattr(self, "anchors_", None), getattr(self, "_scales", None)
-        return recipe.metric(
+        return self._recipe().metric(
             self._fit_X, self.weights_, self.basis_metrics_, anchors, scales, self._span
         )
 

@@ -70,6 +70,7 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     #: Attributes that no file holds: they are made again where the model goes.
     _not_pickled: ClassVar[tuple[str, ...]] = ("_made_metric",)
+    _made_metric: tuple[tuple[Any, ...], Any] | None = None
     #: Names of the attributes that the last fit has set.
     _fitted_names: tuple[str, ...] = ()
     #: Where the rows do not differ in all directions, those in which they do (see ``ops.span``).
@@ -121,10 +122,9 @@ class NeighborClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _metric(self) -> Any:
         """The metric, made once per fit."""
         parameters = self._metric_parameters()
-        made = self.__dict__.get("_made_metric")
+        made = self._made_metric
         if made is None or made[0] != parameters:
-            made = parameters, self._make_metric()
-            self.__dict__["_made_metric"] = made
+            made = self._made_metric = parameters, self._make_metric()
         return made[1]
 
     def _run(self, checkpoint: Checkpoint | None = None) -> Run:

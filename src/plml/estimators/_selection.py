@@ -14,7 +14,7 @@ from plml.estimators._folds import Split, checked_splits
 from plml.estimators._recipe import Recipe, predicted_codes
 from plml.solvers.problem import Checkpointer
 from plml.stages.costs import SELECTION_ITERATIONS, metrics_cost, search_cost
-from plml.stages.pipeline import METRICS, costs, learn_metrics_of, preparation_costs, prepare
+from plml.stages.pipeline import METRICS, costs, learn_metrics_of, preparation_costs, with_triplets
 from plml.stages.run import Run
 
 #: The paper's grid for alpha_1.
@@ -102,8 +102,8 @@ class _Fold(NamedTuple):
         rows, y_train = X[like(self.train, X)], y[self.train]
         stages = recipe.stages(rows, y_train)
         run.plan(self.costs(X.shape[1]))
-        prepared = prepare(stages, recipe.weighting, recipe.settings, run)
-        weights = prepared.weights
+        weights = recipe.weighting.learn(stages, recipe.settings, run)
+        prepared = with_triplets(weights, stages, recipe.settings, run)
         anchors = None if weights.anchors is None else on_host(weights.anchors)
         host, W = on_host(rows), on_host(weights.weights)
         scores, gaps, gamma = [], [], None

@@ -80,7 +80,7 @@ class ShardedTraining(Host):
                 X,
                 y,
                 weighting,
-                self._recipe(self.regularization).settings,
+                self._recipe().settings,
                 model._run(),
                 neighbor_search=self.neighbor_search,
                 n_neighbors=self.n_neighbors,

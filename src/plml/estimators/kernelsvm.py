@@ -2,20 +2,25 @@
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics.pairwise import pairwise_distances_chunked, pairwise_kernels
-from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.threads import limit_threads
+from plml.baselines.kernel_machines import (
+    KernelOver,
+    fit_temperature,
+    held_out_decisions,
+    kernel_values,
+    mean_pairwise_distance,
+    train_machines,
+)
 from plml.estimators._fitted_state import of_one_fit, refitted
 from plml.estimators._folds import checked_splits
 from plml.ops.topk import row_blocks
@@ -29,8 +34,6 @@ KERNELS: dict[str, dict[str, Any]] = {
     "poly4": {"kernel": "poly", "degree": 4, "gamma": 1.0, "coef0": 1.0},
     "gaussian": {"kernel": "rbf"},
 }
-_GRAM_BYTES = 2**30
-_CACHE_MEGABYTES = 1000
 
 
 class KernelSVM(ClassifierMixin, BaseEstimator):
@@ -143,7 +146,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         self.scale_ = float(np.sqrt(np.mean(np.einsum("nd,nd->n", X, X, dtype=np.float64)))) or 1.0
         X = X / self.scale_
         self._select(X, codes, candidates)
-        kernel = _Kernel(X, self._kernel_parameters(self.best_params_["kernel"]))
+        kernel = KernelOver(X, self._kernel_parameters(self.best_params_["kernel"]))
         machines = train_machines(
             kernel,
             np.arange(len(X)),
@@ -231,18 +234,18 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         return parameters
 
     def _select(self, X: np.ndarray, y: np.ndarray, candidates: list[tuple[str, float]]) -> None:
-        """Accuracy of every candidate on every fold; one Gram matrix a kernel."""
+        """Accuracy of every candidate on every fold; one Gram matrix per kernel."""
         rows = self._selection_rows(y)
         X, y = X[rows], y[rows]
         splits = checked_splits(self.cv, X, y, self.classes_, "kernels and Cs")
         n_classes = len(self.classes_)
         held_out: dict[tuple[str, float], list[np.ndarray]] = {}
         for kernel in dict.fromkeys(name for name, _ in candidates):
-            shared = _Kernel(X, self._kernel_parameters(kernel))
+            shared = KernelOver(X, self._kernel_parameters(kernel))
             values = [C for name, C in candidates if name == kernel]
             jobs = [(C, train, test) for C in values for train, test in splits]
             decisions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(_held_out_decisions)(shared, train, test, y, C, n_classes, self.max_iter)
+                delayed(held_out_decisions)(shared, train, test, y, C, n_classes, self.max_iter)
                 for C, train, test in jobs
             )
             for (C, _, _), decision in zip(jobs, decisions, strict=True):
@@ -277,116 +280,3 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         share = self.max_selection_samples / len(y)
         members = [order[y[order] == label] for label in np.unique(y)]
         return np.sort(np.concatenate([m[: max(2, int(share * len(m)))] for m in members]))
-
-
-def _held_out_decisions(
-    kernel: "_Kernel",
-    train: np.ndarray,
-    test: np.ndarray,
-    y: np.ndarray,
-    C: float,
-    n_classes: int,
-    max_iter: int,
-) -> np.ndarray:
-    machines = train_machines(kernel, train, y, C, n_classes, max_iter)
-    return machines.decide(kernel.between(test, machines.support))
-
-
-class _Kernel:
-    """A kernel over fixed points, with the Gram matrix where it fits into memory.
-
-    SVC would compute the same kernel values once for every class, C and fold.
-    """
-
-    def __init__(self, X: np.ndarray, parameters: dict[str, Any]) -> None:
-        self.X = X
-        self.parameters = parameters
-        fits = 8 * len(X) ** 2 <= _GRAM_BYTES
-        self.gram = kernel_values(parameters, X, X) if fits else None
-
-    def inputs(self, rows: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-        """What SVC is trained on for the given rows, and the kernel it is told."""
-        if self.gram is None:
-            return self.X[rows], self.parameters
-        return self.gram[np.ix_(rows, rows)], {"kernel": "precomputed"}
-
-    def between(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Kernel values of rows against other rows."""
-        if self.gram is None:
-            return kernel_values(self.parameters, self.X[rows], self.X[others])
-        return self.gram[np.ix_(rows, others)]
-
-
-class _Machines(NamedTuple):
-    """One binary machine a class, as coefficients of the support vectors of all."""
-
-    support: np.ndarray  # (s,) training rows
-    coefficients: np.ndarray  # (s, n_classes)
-    intercepts: np.ndarray  # (n_classes,)
-    n_iter: int
-
-    def decide(self, values: np.ndarray) -> np.ndarray:
-        """Kernel values against the support vectors -> decision values."""
-        return values @ self.coefficients + self.intercepts
-
-
-def train_machines(
-    kernel: _Kernel,
-    rows: np.ndarray,
-    y: np.ndarray,
-    C: float,
-    n_classes: int,
-    max_iter: int,
-    n_jobs: int | None = None,
-) -> _Machines:
-    """Every class of the given rows against the rest."""
-    inputs, parameters = kernel.inputs(rows)
-
-    def binary(label: int) -> tuple[np.ndarray, np.ndarray, float, int]:
-        inside = y[rows] == label
-        if inside.all() or not inside.any():
-            return np.empty(0, dtype=int), np.empty(0), 1.0 if inside.all() else -1.0, 1
-        svc = SVC(C=C, cache_size=_CACHE_MEGABYTES, max_iter=max_iter, **parameters)
-        svc.fit(inputs, inside)
-        return svc.support_, svc.dual_coef_[0], float(svc.intercept_[0]), int(svc.n_iter_[0])
-
-    supports, values, intercepts, iterations = zip(
-        *Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(binary)(label) for label in range(n_classes)
-        ),
-        strict=True,
-    )
-    used = np.unique(np.concatenate(supports))
-    coefficients = np.zeros((len(used), n_classes))
-    for label, (support, value) in enumerate(zip(supports, values, strict=True)):
-        coefficients[np.searchsorted(used, support), label] = value
-    return _Machines(rows[used], coefficients, np.array(intercepts), max(*iterations, 1))
-
-
-def kernel_values(parameters: dict[str, Any], A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Kernel values (len(A), len(B))."""
-    if len(B) == 0:
-        return np.empty((len(A), 0))
-    options = {name: value for name, value in parameters.items() if name != "kernel"}
-    if parameters["kernel"] == "rbf":  # of differences alone, which are exact near the origin
-        center = B.mean(axis=0)
-        A, B = A - center, B - center
-    return pairwise_kernels(A, B, metric=parameters["kernel"], **options)
-
-
-def mean_pairwise_distance(X: np.ndarray) -> float:
-    """The mean Euclidean distance of all pairs of rows; one where all rows are equal."""
-    n = len(X)
-    centered = X - X.mean(axis=0)
-    total = sum(float(block.sum()) for block in pairwise_distances_chunked(centered))
-    return total / (n * (n - 1)) or 1.0
-
-
-def fit_temperature(decisions: np.ndarray, truth: np.ndarray) -> float:
-    """argmin_t of the log loss of softmax(decisions / t)."""
-    rows = np.arange(len(truth))
-
-    def log_loss(log_t: float) -> float:
-        return -float(log_softmax(decisions / np.exp(log_t), axis=1)[rows, truth].mean())
-
-    return float(np.exp(minimize_scalar(log_loss, bounds=(-6.0, 6.0), method="bounded").x))

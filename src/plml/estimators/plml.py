@@ -177,4 +177,5 @@ class PLML(ShardedTraining, LargeMarginClassifier):
         return smooth_rule_maker(self)
 
     def _metric_parameters(self) -> tuple[Any, ...]:
-        return *super()._metric_parameters(), self.query_weights
+        rule = self._weighting(), self.query_weights, self.tol, self.max_iter
+        return *super()._metric_parameters(), *rule

@@ -120,12 +120,13 @@ class PLMLCV(LargeMarginClassifier):
         return smooth_rule_maker(self)
 
     def _metric_parameters(self) -> tuple[Any, ...]:
-        return *super()._metric_parameters(), self.query_weights
+        rule = self._weighting(), self.query_weights, self.tol, self.max_iter
+        return *super()._metric_parameters(), *rule
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         check_targets(y)
         selection = select_regularization(
-            self._recipe(1.0),
+            self._recipe(),
             X,
             y,
             self.regularizations,
@@ -139,7 +140,10 @@ class PLMLCV(LargeMarginClassifier):
         self.best_regularization_ = selection.regularization
         self.best_score_ = selection.score
         with run.stage(FINAL_FIT):
-            self._learn_by(self._recipe(self.best_regularization_), X, y, run)
+            super()._learn(X, y, run)
+
+    def _chosen_regularization(self) -> float:
+        return getattr(self, "best_regularization_", 1.0)  # before the choice any value will do
 
     def _fit_warnings(self) -> Iterator[Warning]:
         gaps = np.stack([v for k, v in self.cv_results_.items() if k.endswith("_dual_gap")])

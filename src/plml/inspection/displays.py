@@ -1,15 +1,17 @@
 """Pictures of fitted models, in scikit-learn's manner: ``from_estimator``, then ``plot``."""
 
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import on_host
-from plml.inspection.explanation import Explanation
 from plml.inspection.style import PALETTE, axes_for, class_colors, clean, number, wrapped
 from plml.inspection.views import View, ellipse
+
+if TYPE_CHECKING:
+    from plml.inspection.explanation import Explanation
 
 
 def sample_rows(n: int, size: int, random_state: int) -> np.ndarray:
@@ -58,8 +60,8 @@ class LocalMetricDisplay:
         X, codes = estimator._fit_X, estimator._fit_codes
         view = View.of(X, getattr(estimator, "feature_names_in_", None))
         chosen = sample_rows(len(X), n_points, random_state)
-        with estimator._threads():
-            metrics = view.metrics(on_host(estimator._metrics_at(X[chosen])))
+        with estimator._run().limits():
+            metrics = view.metrics(on_host(estimator._metric.matrix(X[chosen])))
         centers = view.points(X[chosen])
         display = cls(
             view.points(X), codes, estimator.classes_, centers, codes[chosen], metrics, view
@@ -119,7 +121,7 @@ class LocalMetricDisplay:
 
 @dataclass
 class WeightsDisplay:
-    """How the basis metrics share the data: one panel a basis, coloured by its weight.
+    """How the basis metrics share the data: one panel per basis, coloured by its weight.
 
     Attributes
     ----------
@@ -277,7 +279,7 @@ class NeighborsDisplay:
     figure_, axes_ : after ``plot``
     """
 
-    explanation: Explanation
+    explanation: "Explanation"
     query: int = 0
     image_shape: tuple[int, int] | None = None
     figure_: Any = field(default=None, init=False)
@@ -371,14 +373,14 @@ class ExplanationDisplay:
 
     The features that matter most come first. Left: the parts of the squared local distance to a
     neighbour; they add up to it. Right: the
-    share of each feature in the metric at the query, beside its share on average over the data.
+    share of each feature in the metric at the query, next to its share on average over the data.
 
     Attributes
     ----------
     figure_, axes_ : after ``plot``
     """
 
-    explanation: Explanation
+    explanation: "Explanation"
     query: int = 0
     figure_: Any = field(default=None, init=False)
     axes_: Any = field(default=None, init=False)
@@ -473,6 +475,6 @@ def fitted_estimator(model: Any) -> Any:
     return model
 
 
-def _check_query(explanation: Explanation, query: int) -> None:
+def _check_query(explanation: "Explanation", query: int) -> None:
     if not 0 <= query < len(explanation):
         raise ValueError(f"query must be between 0 and {len(explanation) - 1}, got {query}")

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plml.ops.distances import combine_bases
+from plml.inspection.displays import ExplanationDisplay
 from plml.metric.feature_split import leading_directions
+from plml.ops.distances import combine_bases
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,7 @@ class Explanation:
     neighbors : (q, k) numbers of the nearest training rows under the local metric
     labels : (q, k) their classes
     squared_distances : (q, k) squared local distances
-    contributions : (q, k, d) parts of the squared distances, one a feature; they sum to them
+    contributions : (q, k, d) parts of the squared distances, one per feature; they sum to them
     queries : (q, d) the points explained
     neighbor_values : (q, k, d) the training rows
     importance : (q, d) share of each feature in the local metric, in units of its spread
@@ -54,7 +55,7 @@ class Explanation:
         return combine_bases(self.weights, self.basis_metrics)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row a query, neighbour and feature: who is near, and which feature made it so."""
+        """One row per query, neighbour and feature: who is near, and which feature made it so."""
         q, k, d = self.contributions.shape
         return _pandas().DataFrame(
             {
@@ -72,7 +73,7 @@ class Explanation:
         )
 
     def importance_frame(self) -> "pd.DataFrame":
-        """One row a query and feature: its share in the metric here, on average, and the ratio."""
+        """One row per query and feature: its share in the metric here, on average, the ratio."""
         q, d = self.importance.shape
         everywhere = np.tile(self.global_importance, q)
         here = self.importance.ravel()
@@ -89,7 +90,7 @@ class Explanation:
         )
 
     def directions_frame(self, n_directions: int = 3) -> "pd.DataFrame":
-        """One row a query, direction and feature: the leading eigenvectors of the local metrics.
+        """One row per query, direction and feature: the leading eigenvectors of the local metrics.
 
         Parameters
         ----------
@@ -113,8 +114,6 @@ class Explanation:
 
     def plot(self, query: int = 0, **options: Any) -> Any:
         """An ``ExplanationDisplay`` of one query."""
-        from plml.inspection import ExplanationDisplay
-
         return ExplanationDisplay(self, query).plot(**options)
 
 

@@ -15,7 +15,7 @@ _FACTOR = 2.0
 
 @dataclass
 class ImportanceDisplay:
-    """The data once a feature, coloured by how much it matters there, against the average metric.
+    """The data once per feature, coloured by how much it matters there, against the average metric.
 
     Shown are the features whose importance changes most over the data.
 

@@ -29,7 +29,7 @@ PALETTE = (
 
 
 def class_colors(n_classes: int) -> list[Any]:
-    """A colour a class; beyond the palette they come from a colour map."""
+    """One colour per class; beyond the palette they come from a colour map."""
     if n_classes <= len(PALETTE):
         return list(PALETTE[:n_classes])
     from matplotlib import colormaps

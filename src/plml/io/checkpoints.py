@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from plml.io.archives import read_arrays
 from plml.backend.arrays import on_host
+from plml.io.archives import read_arrays
 from plml.io.files import check_file, remove_leftovers, write_atomically
 from plml.solvers.problem import Checkpointer, Solution, SolverCheckpoint, State, history_of
 
@@ -114,7 +114,7 @@ class FileCheckpointer(Checkpointer):
         self._warned = False
 
     def arrays(self, name: str, compute: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """As in ``Checkpointer``; saved with the next state of a solver, or when the interval ends."""
+        """As in ``Checkpointer``; saved with a solver's next state, or when the interval ends."""
         known = self.part(name)
         if not known:
             result = compute()

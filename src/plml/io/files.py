@@ -98,8 +98,33 @@ def write_atomically(path: Path, content: str | bytes, previous: Path | None = N
         raise
 
 
+@contextmanager
+def exclusively(path: Path) -> Iterator[None]:
+    """Whoever reads a file, changes it and replaces it: one at a time, in all processes.
+
+    The lock is on a file next to it, which is there for as long. Where the system has no such locks
+    nobody waits.
+    """
+    if fcntl is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.lock")
+    while True:
+        with beside.open("ab") as stream:
+            with suppress(OSError):  # no locks in this folder
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            if os.fstat(stream.fileno()).st_nlink == 0:  # of one who is done: another may have come
+                continue
+            try:
+                yield
+            finally:
+                beside.unlink(missing_ok=True)
+            return
+
+
 def remove_leftovers(path: Path) -> None:
-    """Remove what killed writers of a file left beside it; whoever still writes holds a lock."""
+    """Remove what killed writers of a file left next to it; whoever still writes holds a lock."""
     if fcntl is None:
         return
     path = path.resolve()

@@ -16,12 +16,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from plml.io.files import is_stream, write
 from plml.install import install
+from plml.io.files import is_stream, write
 from plml.io.model_schema import check_model
 
 FORMAT = 1
-#: All that a model file may hold beside what skops trusts by itself.
+#: All that a model file may hold besides what skops trusts by itself.
 TRUSTED = (
     "numpy.dtype",  # an attribute of SimpleImputer
     "plml.estimators.boostmetric.BoostMetric",

@@ -1,1 +1,1 @@
-"""Small numerical building blocks: projections, pair operators, exact top-k search."""
+"""Small numerical building blocks: projections, operators on pairs, exact top-k search."""

@@ -1,4 +1,8 @@
-"""Squared distances between given pairs, by the definition, in float64 and bounded memory."""
+"""Squared distances between given pairs, from the definition, in float64 and bounded memory.
+
+Row i of ``candidates``, a (q, c) integer array, are rows j of X, an (n, d) array, to measure from
+row i of the queries Q, a (q, d) array; the distances are (q, c) float64 arrays.
+"""
 
 import numpy as np
 
@@ -6,20 +10,20 @@ from plml.backend.arrays import Array, device, like, namespace, row_dot
 from plml.ops.projections import psd_factor
 from plml.ops.topk import Measured, row_blocks
 
-#: Rounding errors of a number near one.
+#: Rounding error of a number near one.
 _ULPS = 2.0 * float(np.finfo(np.float64).eps)
 
 
 def rounding_of(euclidean: Array, Q: Array) -> Array:
-    """What rounding may hide in squared distances under metrics of trace one, (q, c).
+    """The rounding error of squared distances under metrics of trace one, (q, c).
 
-    The coordinates are known to their last place, and so are the terms of the sum
+    The coordinates are known to their last digit, and so are the terms of the sum
     (q_i - x_j)^T M_i (q_i - x_j) <= tr(M_i) ||q_i - x_j||^2; errors of d terms grow as sqrt(d).
 
     Parameters
     ----------
     euclidean : (q, c) array, ||q_i - x_j||^2
-    Q : (q, d) array, about the mean of the data
+    Q : (q, d) array, relative to the mean of the data
     """
     xp = namespace(euclidean)
     Q = xp.astype(Q, xp.float64, copy=False)
@@ -29,9 +33,9 @@ def rounding_of(euclidean: Array, Q: Array) -> Array:
 
 
 def measured(squared: Array, euclidean: Array, Q: Array, traces: Array | float) -> Measured:
-    """Distances under metrics of given traces; between equal ones the Euclidean distance decides.
+    """Distances under metrics of given traces; ties are decided by the Euclidean distance.
 
-    Rows at distance zero under a singular metric are not all alike: a repeated row comes first.
+    Rows at distance zero under a singular metric still differ: a repeated row comes first.
 
     Parameters
     ----------
@@ -39,23 +43,12 @@ def measured(squared: Array, euclidean: Array, Q: Array, traces: Array | float) 
     euclidean, Q : as in ``rounding_of``
     traces : of the M_i, (q, 1) or (q, c)
     """
-    known_to = rounding_of(euclidean, Q)
-    return Measured(squared, traces * known_to, Measured(euclidean, known_to))
+    rounding = rounding_of(euclidean, Q)
+    return Measured(squared, traces * rounding, Measured(euclidean, rounding))
 
 
 def euclidean_pairs(Q: Array, X: Array, candidates: Array) -> Array:
-    """||q_i - x_j||^2 for j in row i of candidates.
-
-    Parameters
-    ----------
-    Q : (q, d) array
-    X : (n, d) array
-    candidates : (q, c) integer array
-
-    Returns
-    -------
-    (q, c) float64 array
-    """
+    """||q_i - x_j||^2 for j in row i of candidates."""
     xp = namespace(X)
     result = xp.empty(candidates.shape, dtype=xp.float64, device=device(X))
     for block in row_blocks(len(Q), candidates.shape[1] * X.shape[1], X):
@@ -67,19 +60,12 @@ def euclidean_pairs(Q: Array, X: Array, candidates: Array) -> Array:
 def local_pairs(Q: Array, weights: Array, M: Array, X: Array, candidates: Array) -> Array:
     """(q_i - x_j)^T (sum_b W_ib M_b) (q_i - x_j) for j in row i of candidates.
 
-    The local metric of a query is formed once, never a loop over bases per pair.
+    The local metric of a query is formed once; there is no loop over bases for every pair.
 
     Parameters
     ----------
-    Q : (q, d) array
     weights : (q, m) array
     M : (m, d, d) array
-    X : (n, d) array
-    candidates : (q, c) integer array
-
-    Returns
-    -------
-    (q, c) float64 array
     """
     xp, d = namespace(X), X.shape[1]
     result = xp.empty(candidates.shape, dtype=xp.float64, device=device(X))
@@ -95,24 +81,17 @@ def grouped_pairs(Q: Array, M: Array, groups: Array, X: Array, candidates: Array
 
     Parameters
     ----------
-    Q : (q, d) array
     M : (m, d, d) array
     groups : (n,) integer array
-    X : (n, d) array
-    candidates : (q, c) integer array
-
-    Returns
-    -------
-    (q, c) float64 array
     """
     result = np.empty(candidates.shape)
     for block in row_blocks(len(Q), 2 * candidates.shape[1] * X.shape[1]):
         difference = _differences(Q[block], X, candidates[block])
-        carried = groups[candidates[block]]
-        part = np.empty(carried.shape)
-        for group in np.unique(carried):
-            chosen = difference[carried == group]
-            part[carried == group] = np.einsum("pd,pd->p", chosen @ M[group], chosen)
+        their_groups = groups[candidates[block]]
+        part = np.empty(their_groups.shape)
+        for group in np.unique(their_groups):
+            members = their_groups == group
+            part[members] = row_dot(difference[members] @ M[group], difference[members])
         result[block] = part
     return np.maximum(result, 0.0, out=result)
 
@@ -130,7 +109,7 @@ def _differences(Q: Array, X: Array, candidates: Array) -> Array:
 
 
 class Transformed:
-    """Points under the linear map of a metric, ready for distances by products."""
+    """Points under the linear map of a metric, ready for distances from matrix products."""
 
     def __init__(self, X: Array, metric: np.ndarray) -> None:
         self.factor = like(psd_factor(metric).T, X, X.dtype)
@@ -138,7 +117,7 @@ class Transformed:
         self.squares = row_dot(self.Z, self.Z)
 
     def distances(self, Q: Array) -> Array:
-        """(q, n) squared distances."""
+        """Squared distances between queries and points, (q, n)."""
         ZQ = Q @ self.factor
         d2 = (-2.0 * ZQ) @ self.Z.T
         d2 += row_dot(ZQ, ZQ)[:, None]

@@ -1,11 +1,12 @@
 """Squared distances of pairs where every point carries the metric of its group.
 
-The operator A of ``pairs`` for weights that are one for a point's own group g(i) and zero else,
+The operator A of ``pairs`` for weights that are one for a point's own group g(i) and zero
+otherwise,
 
     (A M)_p = (x_i - x_j)^T M_g(i) (x_i - x_j),                    p = (i, j).
 
-A group's metric meets its members and the other ends of their pairs, *visitors*,
-and no other row: the work grows with the number of pairs, not with that of the groups.
+A group's metric is applied to its members and to the other ends of their pairs, the *visitors*,
+and to no other row: the work grows with the number of pairs, not with the number of groups.
 """
 
 from copy import copy
@@ -26,14 +27,15 @@ from plml.backend.arrays import (
     team_for,
 )
 from plml.backend.threads import SERIAL, ThreadTeam
-from plml.ops.projections import PsdMatrices
+from plml.ops.pairs import Pairs
+from plml.ops.projections import PsdMatrices, as_psd_matrices
 
 #: Elements of X in a block of rows: a few megabytes, so that it stays in the cache.
 _BLOCK_ELEMENTS = 2**18
 
 
 class _Piece(NamedTuple):
-    """Some of the points that one metric meets; members come before visitors."""
+    """Some of the points that one metric is applied to; members come before visitors."""
 
     group: int
     nodes: Array
@@ -41,7 +43,7 @@ class _Piece(NamedTuple):
     n_members: int
 
 
-class GroupedPairs:
+class GroupedPairs(Pairs):
     """The operator A above for fixed data, groups and pairs.
 
     Parameters
@@ -78,12 +80,11 @@ class GroupedPairs:
         pieces = [
             piece._replace(nodes=like(piece.nodes, X), rows=like(piece.rows, X)) for piece in pieces
         ]
-        # Many groups are small: a thread takes a run of them.
+        # Many groups are small: a thread takes several at once.
         runs = np.array_split(np.arange(len(pieces)), 4 * self.team.size)
         self._runs = [[pieces[k] for k in run] for run in runs if len(run)]
 
     def astype(self, dtype: Any) -> "GroupedPairs":
-        """The same operator with its products in another dtype."""
         other = copy(self)
         other.X = namespace(self.X).astype(self.X, dtype, copy=False)
         return other
@@ -95,9 +96,8 @@ class GroupedPairs:
         return other
 
     def distances(self, M: Array | PsdMatrices) -> Array:
-        """A M, an (n_pairs,) float64 array, for M of shape (n_groups, d, d)."""
         xp, place = namespace(self.X), device(self.X)
-        M, factors = (M.matrices, M.factors) if isinstance(M, PsdMatrices) else (M, None)
+        M, factors = as_psd_matrices(M)
         if self._basis is not None:
             M = self._basis @ M @ xp.matrix_transpose(self._basis)
             if factors is not None:
@@ -111,12 +111,10 @@ class GroupedPairs:
         return result
 
     def scatter(self, s: Array) -> Array:
-        """A* s, an (n_groups, d, d) float64 array, for s of shape (n_pairs,)."""
         xp, d = namespace(self.X), self.X.shape[1]
         entries = self._edges.entries(s, self.X.dtype)
         # sum_p s_p (x_i - x_j)(x_i - x_j)^T = G + G^T with G = X^T (D_i/2 + D_j/2 - S) X.
-        out_edges = xp.empty_like(self.X)
-        self.team.map(lambda rows: self._out_edges(entries, rows, out_edges), self._row_blocks)
+        out_edges = self._edges.half_laplacian(entries, self.X, self.team, self._row_blocks)
         in_edges = 0.5 * segment_sum(s, self._ends[2], self._n_nodes)
         G = xp.zeros((self.n_bases, d, d), dtype=xp.float64, device=device(self.X))
         parts = self.team.map(
@@ -151,13 +149,8 @@ class GroupedPairs:
         i, j, end = (self._ends[k, block] for k in range(3))
         result[block] = squares[i] - 2.0 * row_dot(MX[i], self.X[j]) + squares[end]
 
-    def _out_edges(self, entries: Array, rows: slice, out: Array) -> None:
-        """Rows of D_i X / 2 - S X."""
-        sums, product = self._edges.product(entries, self.X, rows)
-        out[rows] = 0.5 * sums[:, None] * self.X[rows] - product
-
     def _part(self, piece: _Piece, out: Array, into: Array) -> Array:
-        """What some of the points add to G of their group."""
+        """What a piece adds to G of its group."""
         xp, Z, members = namespace(out), self.X[piece.rows], slice(piece.n_members)
         Y = xp.astype(into[piece.nodes], Z.dtype)[:, None] * Z
         Y[members] += out[piece.nodes[members]]
@@ -165,8 +158,8 @@ class GroupedPairs:
 
 
 def _nodes(groups: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points under the metrics that they meet: node i is point i under its own metric, and those
-    from n on are visitors, by group.
+    """Points under the metrics applied to them: node i < n is point i under its own metric, and
+    the nodes from n on are the visitors, by group.
 
     Returns
     -------
@@ -185,15 +178,15 @@ def _nodes(groups: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def _pieces(
     groups: np.ndarray, visitors: np.ndarray, visited: np.ndarray, n_groups: int, largest: int
 ) -> list[_Piece]:
-    """The points of every group, in pieces of a largest size."""
+    """The points of every group, in pieces of at most ``largest`` points."""
     n = len(groups)
     metric = np.concatenate([groups, visited])
     rows = np.concatenate([np.arange(n), visitors])
     order = np.argsort(metric, kind="stable")
     starts = np.searchsorted(metric[order], np.arange(n_groups + 1))
-    found = []
+    pieces = []
     for group, (first, last) in enumerate(pairwise(starts.tolist())):
         for start in range(first, last, largest):
             nodes = order[start : min(start + largest, last)]
-            found.append(_Piece(group, nodes, rows[nodes], int(np.sum(nodes < n))))
-    return found
+            pieces.append(_Piece(group, nodes, rows[nodes], int(np.sum(nodes < n))))
+    return pieces

@@ -5,10 +5,12 @@ import numpy as np
 _LINKS = 32
 _EFFORT_TO_BUILD = 100
 _EFFORT_TO_SEARCH = 128
+#: Candidates to ask for beyond the neighbours wanted.
+SPARE_CANDIDATES = 8
 
 
 class NavigableGraph:
-    """Rows linked to rows near them; a search walks along the links.
+    """Rows linked to nearby rows; a search walks along the links.
 
     Parameters
     ----------
@@ -26,13 +28,13 @@ class NavigableGraph:
         self._index.add(self._single(X))
 
     def candidates(self, queries: np.ndarray, k: int) -> np.ndarray:
-        """(q, k) rows, nearest first; all rows where there are no more than k."""
+        """(q, k) rows, nearest first; all rows if there are no more than k."""
         n = self._index.ntotal
         if k >= n:
             return np.broadcast_to(np.arange(n), (len(queries), n)).copy()
         found = self._index.search(self._single(queries), k)[1]
         short = (found < 0).any(axis=1)
-        for row in np.flatnonzero(short):  # the walk ended early: other rows are measured instead
+        for row in np.flatnonzero(short):  # the walk ended early: fill up with other rows
             more = np.setdiff1d(np.arange(min(2 * k, n)), found[row])
             missing = found[row] < 0
             found[row, missing] = more[: missing.sum()]

@@ -25,7 +25,7 @@ class InvertedFile:
 
     @property
     def n_cells(self) -> int:
-        """How many there are."""
+        """How many cells there are."""
         return self._index.nlist
 
     def search(self, queries: np.ndarray, k: int, n_cells: int) -> tuple[np.ndarray, np.ndarray]:
@@ -35,7 +35,7 @@ class InvertedFile:
         ----------
         queries : (q, d) float32 array
         k : int
-        n_cells : cells looked into
+        n_cells : how many cells to look into
         """
         import faiss
 

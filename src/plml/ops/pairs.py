@@ -4,13 +4,13 @@ Stage 2 sees the data only through the map from the basis metrics to the distanc
 
     (A M)_p = sum_b W_ib (x_i - x_j)^T M_b (x_i - x_j),            p = (i, j),
 
-and its adjoint, which sends one coefficient a pair to one scatter matrix a basis,
+and its adjoint, which maps one coefficient per pair to one scatter matrix per basis,
 
     (A* s)_b = sum_p W_ib s_p (x_i - x_j) (x_i - x_j)^T.
 
 Both are graph-Laplacian products: no array of n_pairs x d, let alone n_triplets x d, is formed,
-and none of n x m x d either: rows are taken a block at a time, and the blocks, or the bases, are
-shared among the threads of a team.
+nor one of n x m x d: rows are taken one block at a time, and the blocks, or the bases, are shared
+among the threads of a team.
 """
 
 from copy import copy
@@ -30,12 +30,12 @@ from plml.backend.arrays import (
     team_for,
 )
 from plml.backend.threads import SERIAL, ThreadTeam
-from plml.ops.projections import PsdMatrices
+from plml.ops.projections import PsdMatrices, as_psd_matrices
 
 _PAIR_BLOCK = 8192
 #: Elements of X in a block of rows: a few megabytes, so that it stays in the cache.
 _BLOCK_ELEMENTS = 2**19
-#: Up to so many features the products of all bases are one product a block.
+#: Up to this many features, the products of all bases are one product per block.
 _NARROW = 40
 
 
@@ -44,26 +44,19 @@ class Pairs(Protocol):
 
     X: Array
     team: ThreadTeam
-
-    @property
-    def n_bases(self) -> int:
-        """M."""
-        ...
+    n_bases: int  # m
 
     def astype(self, dtype: Any) -> "Pairs":
         """The same operator with its products in another dtype."""
-        ...
 
     def scatter(self, s: Array) -> Array:
         """A* s, an (m, d, d) float64 array, for s of shape (n_pairs,)."""
-        ...
 
     def distances(self, M: Array | PsdMatrices) -> Array:
         """A M, an (n_pairs,) float64 array, for M of shape (m, d, d)."""
-        ...
 
 
-class PairOperator:
+class PairOperator(Pairs):
     """The operator A above for fixed data, weights and pairs.
 
     Parameters
@@ -83,7 +76,8 @@ class PairOperator:
         self.pairs = pairs
         self.team = team_for(X, team)
         n, d = X.shape
-        self._edges = Edges(pairs, n, X)  # of no dtype
+        self.n_bases = weights.shape[1]
+        self._edges = Edges(pairs, n, X)
         self._ends = like(np.ascontiguousarray(pairs.T), X)
         self._narrow = d <= _NARROW
         width = d * self.n_bases if self._narrow else d
@@ -93,33 +87,25 @@ class PairOperator:
         if not is_tensor(X):
             pair_block = min(_PAIR_BLOCK, pair_block)
         self._pair_blocks = self.team.cut(len(pairs), pair_block)
-        self._members = [] if self._narrow else self._rows_that_matter()
-        # A basis and a run of blocks: enough pieces for everyone even where there is one basis.
+        self._members = [] if self._narrow else self._rows_in_use()
+        # A basis and several blocks: enough pieces for every thread even where there is one basis.
         n_runs = min(len(self._blocks), -(-2 * self.team.size // self.n_bases))
         runs = np.array_split(np.arange(len(self._blocks)), max(n_runs, 1))
         self._pieces = [
             (b, range(run[0], run[-1] + 1)) for b in range(self.n_bases) for run in runs if len(run)
         ]
 
-    @property
-    def n_bases(self) -> int:
-        """M."""
-        return self.weights.shape[1]
-
     def astype(self, dtype: Any) -> "PairOperator":
-        """The same operator with its products in another dtype."""
         xp, other = namespace(self.X), copy(self)
         parts = (self.X, self.weights)
         other.X, other.weights = (xp.astype(part, dtype, copy=False) for part in parts)
         return other
 
     def scatter(self, s: Array) -> Array:
-        """A* s, an (m, d, d) float64 array, for s of shape (n_pairs,)."""
         xp, d = namespace(self.X), self.X.shape[1]
         entries = self._edges.entries(s, self.X.dtype)
         # sum_p w_p (x_i - x_j)(x_i - x_j)^T = G + G^T with G = X^T (D_i/2 + D_j/2 - S) X.
-        out_edges = xp.empty_like(self.X)
-        self.team.map(lambda rows: self._out_edges(entries, rows, out_edges), self._blocks)
+        out_edges = self._edges.half_laplacian(entries, self.X, self.team, self._blocks)
         in_edges = 0.5 * self._edges.transposed_product(s, entries, self.weights)
         G = xp.zeros((self.n_bases, d, d), dtype=xp.float64, device=device(self.X))
         if self._narrow:
@@ -136,9 +122,8 @@ class PairOperator:
         return G + xp.matrix_transpose(G)
 
     def distances(self, M: Array | PsdMatrices) -> Array:
-        """A M, an (n_pairs,) float64 array, for M of shape (m, d, d)."""
         xp = namespace(self.X)
-        M, factors = (M.matrices, M.factors) if isinstance(M, PsdMatrices) else (M, None)
+        M, factors = as_psd_matrices(M)
         M = xp.astype(M, self.X.dtype, copy=False)
         MX = xp.zeros_like(self.X)  # row i: M_i x_i
         Q = xp.zeros_like(self.weights)  # Q_jb = x_j^T M_b x_j
@@ -153,11 +138,6 @@ class PairOperator:
         result = xp.empty(len(self.pairs), dtype=xp.float64, device=device(self.X))
         self.team.map(lambda rows: self._pair_forms(rows, MX, Q, own, result), self._pair_blocks)
         return result
-
-    def _out_edges(self, entries: Array, rows: slice, out: Array) -> None:
-        """Rows of D_i X / 2 - S X."""
-        sums, product = self._edges.product(entries, self.X, rows)
-        out[rows] = 0.5 * sums[:, None] * self.X[rows] - product
 
     def _narrow_scatter(self, rows: slice, out: Array, into: Array) -> Array:
         xp, d = namespace(out), self.X.shape[1]
@@ -209,8 +189,8 @@ class PairOperator:
         other = row_dot(self.weights[i], Q[j])
         result[rows] = own[i] - 2.0 * cross + other
 
-    def _rows_that_matter(self) -> list[list[Array | slice]]:
-        """By block and basis: rows with weight and the other ends of their pairs."""
+    def _rows_in_use(self) -> list[list[Array | slice]]:
+        """By block and basis: the rows with a weight and the other ends of their pairs."""
         xp = namespace(self.X)
         everything: list[Array | slice] = [slice(None)] * self.n_bases
         if is_tensor(self.X):  # gathering costs more than it saves
@@ -218,15 +198,8 @@ class PairOperator:
         used = self.weights != 0
         ones = xp.ones(len(self.pairs), dtype=self.X.dtype)
         reached = self._edges.transposed_product(ones, ones, used.astype(self.X.dtype)) > 0
-        matters = used | reached
-        members: list[list[Array | slice]] = []
-        for rows in self._blocks:
-            block = matters[rows]
-            # Gathering most of the rows costs more than it saves.
-            members.append(
-                [
-                    np.flatnonzero(block[:, b]) if block[:, b].mean() < 0.7 else slice(None)
-                    for b in range(self.n_bases)
-                ]
-            )
-        return members
+        # Gathering most of the rows costs more than it saves.
+        return [
+            [np.flatnonzero(rows) if rows.mean() < 0.7 else slice(None) for rows in block.T]
+            for block in ((used | reached)[rows] for rows in self._blocks)
+        ]

@@ -10,9 +10,9 @@ from plml.backend.threads import SERIAL, ThreadTeam
 #: Odd quintics a y + b y^3 + c y^5: the first ones lift small values fast, the last ones (the
 #: Newton-Schulz step of order three) converge to the sign.
 _SIGN_STEPS = ((3.4445, -4.775, 2.0315),) * 12 + ((1.875, -1.25, 0.375),) * 5
-#: Entries beyond this size are measured from their row's largest.
+#: Rows with larger entries are shifted first, which limits the rounding.
 _FAR_FROM_THE_SIMPLEX = 4.0
-#: From so many dimensions on a decomposition takes longer than handing it over.
+#: From this many dimensions on, a decomposition takes longer than handing it to a thread.
 _WORTH_A_THREAD = 32
 
 
@@ -37,11 +37,11 @@ def project_simplex(V: Array) -> Array:
 
 
 def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
-    """``project_simplex`` by Newton's method on the thresholds, from those of a like matrix.
+    """``project_simplex`` by Newton's method on the thresholds, from those of a similar matrix.
 
     The threshold is the root of sum_b [v_b - t]_+ = 1, which is convex, decreasing and piecewise
-    linear in t: Newton's method is exact after finitely many steps, mostly after one when the start
-    is close, and from then on only the rows that need more are worked on.
+    linear in t: Newton's method is exact after finitely many steps, mostly after one if the start
+    is close, and later steps work only on the rows that need them.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
     rows: np.ndarray | slice = slice(None)
     part, part_above, t = V, above, threshold
     for _ in range(4 * m):
-        # Beyond what rounding does to the entries and their sum.
+        # More than the rounding of the entries and of their sum.
         open_rows = np.abs(excess) > m * eps * _FAR_FROM_THE_SIMPLEX
         if not open_rows.any():
             break
@@ -78,36 +78,41 @@ def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
 
 
 def _above(V: np.ndarray, threshold: np.ndarray, ones: np.ndarray) -> tuple[np.ndarray, ...]:
-    """[v - t]_+, and by how much the sums of its rows exceed one."""
+    """[v - t]_+, and how much the sums of its rows exceed one."""
     above = V - threshold[:, None]
     np.maximum(above, 0.0, out=above)
     return above, above @ ones - 1.0
 
 
 def _below_every_threshold(V: np.ndarray) -> np.ndarray:
-    """From here Newton's method cannot miss."""
+    """A start from which Newton's method always converges."""
     return V.max(axis=1) - 1.0 if len(V) else np.empty(0, dtype=V.dtype)
 
 
-def project_box(v: Array, lower: float = 0.0, upper: float = 1.0) -> Array:
-    """argmin_w ||w - v||^2 subject to lower <= w <= upper."""
-    return namespace(v).clip(v, lower, upper)
+def project_box(v: Array) -> Array:
+    """argmin_w ||w - v||^2 subject to 0 <= w <= 1."""
+    return namespace(v).clip(v, 0.0, 1.0)
 
 
 class PsdMatrices(NamedTuple):
-    """Positive semidefinite matrices, with L_b L_b^T = M_b where that is worth knowing.
+    """Positive semidefinite matrices M_b, with factors L_b L_b^T = M_b where they save work.
 
-    The rank of what a large-margin problem ends at is a fraction of the dimension.
+    The rank of the solutions of large-margin problems is a fraction of the dimension.
     """
 
     matrices: Array  # (m, d, d)
     factors: list[np.ndarray] | None = None  # (d, rank_b)
 
 
+def as_psd_matrices(M: Array | PsdMatrices) -> PsdMatrices:
+    """Matrices with their factors, or without where they have none."""
+    return M if isinstance(M, PsdMatrices) else PsdMatrices(M)
+
+
 def project_psd(S: Array, team: ThreadTeam = SERIAL) -> Array:
     """argmin_P ||P - S||_F^2 subject to P positive semidefinite, for symmetric S.
 
-    What rounding leaves of an eigenvalue that is zero is zero: a metric that should vanish does.
+    Eigenvalues that are zero up to rounding become zero: a metric that should vanish does.
 
     Parameters
     ----------
@@ -139,11 +144,11 @@ def _positive_part(S: Array) -> Array:
     eigenvalues, vectors = xp.linalg.eigh(S)
     positive = xp.where(eigenvalues > _rounding(eigenvalues), eigenvalues, 0.0 * eigenvalues)
     scaled = vectors * xp.sqrt(positive)[..., None, :]
-    return scaled @ scaled.mT if is_tensor(S) else scaled @ np.swapaxes(scaled, -1, -2)
+    return scaled @ xp.matrix_transpose(scaled)
 
 
 def _rounding(eigenvalues: Array) -> Array:
-    """What rounding leaves of zero eigenvalues: (..., d) -> (..., 1)."""
+    """The size of zero eigenvalues after rounding: (..., d) -> (..., 1)."""
     xp = namespace(eigenvalues)
     largest = xp.max(xp.abs(eigenvalues), axis=-1, keepdims=True)
     return eigenvalues.shape[-1] * xp.finfo(eigenvalues.dtype).eps * largest
@@ -152,10 +157,10 @@ def _rounding(eigenvalues: Array) -> Array:
 def project_psd_by_sign(S: Array) -> Array:
     """``project_psd`` without eigenvalues: (S)_+ = (S + |S|) / 2 with |S| = S sign(S).
 
-    The sign comes from a quintic iteration that is matrix products alone, which a GPU does many
-    times faster than it decomposes. Eigenvalues within 1e-6 of zero, relative to the largest, may
-    keep a part of their sign: an error of that size, for the iterations of a solver; certificates
-    use ``project_psd``.
+    The sign comes from a quintic iteration that consists of matrix products, which a GPU computes
+    many times faster than a decomposition. Eigenvalues within 1e-6 of zero, relative to the
+    largest, may keep a part of their sign. An error of that size is fine for the iterations of a
+    solver; certificates use ``project_psd``.
 
     Parameters
     ----------
@@ -174,8 +179,8 @@ def project_psd_by_sign(S: Array) -> Array:
 def psd_factor(M: np.ndarray, rank_tolerance: float = 0.0) -> np.ndarray:
     """L with L^T L = M for a positive semidefinite (d, d) M, rows by decreasing eigenvalue.
 
-    Eigenvalues at or below ``rank_tolerance`` times the largest are dropped; one row is kept
-    even of a zero matrix.
+    Eigenvalues at or below ``rank_tolerance`` times the largest are dropped; even a zero matrix
+    keeps one row.
     """
     eigenvalues, vectors = np.linalg.eigh(M)
     eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]

@@ -1,4 +1,4 @@
-"""Inner-product search by an engine that knows Euclidean distance alone."""
+"""Inner-product search by an engine that supports only Euclidean distance."""
 
 from typing import Self
 
@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_array
 
 
 class EuclideanReduction:
-    """Largest inner products as nearest Euclidean neighbours, for one more dimension.
+    """Largest inner products as nearest Euclidean neighbours, at the cost of one more dimension.
 
     With r the largest norm of an index vector v, (v, sqrt(r^2 - ||v||^2)) have the same norm, so
 
@@ -42,11 +42,11 @@ class EuclideanReduction:
             raise ValueError("fit the reduction on the index vectors first")
         index_vectors = _checked(index_vectors)
         rest = self.radius_**2 - _squares(index_vectors)
-        # The same vectors rounded to another precision may be longer by as much.
+        # The same vectors rounded to another precision may be longer by this much.
         rounding = 4.0 * float(np.finfo(np.float32).eps)
         if (rest < -rounding * self.radius_**2).any():
             raise ValueError(
-                f"row {int(rest.argmin())} is longer than the vectors of fit; fit again on all"
+                f"row {int(rest.argmin())} is longer than the vectors of fit; fit on all of them"
             )
         last = np.sqrt(np.maximum(rest, 0.0)).astype(index_vectors.dtype)
         return np.column_stack([index_vectors, last])
@@ -63,7 +63,6 @@ class EuclideanReduction:
 
 
 def _checked(vectors: np.ndarray) -> np.ndarray:
-    """Floats in two dimensions."""
     return check_array(vectors, dtype=(np.float64, np.float32))
 
 

@@ -1,9 +1,9 @@
-"""The directions in which the rows of a table differ; all that a metric can be learned from.
+"""The directions in which the rows of a table differ: all that a metric can be learned from.
 
-With fewer rows than features, with one-hot columns or with columns that are sums of others the rows
-differ in fewer directions than there are features. Distances between rows are the same in an
+With fewer rows than features, with one-hot columns or with columns that are sums of others, the
+rows differ in fewer directions than there are features. Distances between rows are the same in an
 orthonormal basis of these directions, and so is every problem of this library, its solution and its
-certificate: rotated into it, the work costs what the directions cost, not the features.
+certificate: in that basis the cost depends on the number of directions, not of features.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from plml.backend.arrays import Array, like, namespace, on_host
 from plml.backend.threads import one_blas_thread
 from plml.ops.topk import row_blocks
 
-#: Correlation matrices with a smaller least eigenvalue are looked at more closely.
+#: Correlation matrices whose least eigenvalue is smaller are examined more closely.
 _SUSPICIOUS = 1e-9
 
 
@@ -39,7 +39,7 @@ class Span(NamedTuple):
         return self.basis @ M @ self.basis.T
 
     def inward(self, M: np.ndarray) -> np.ndarray:
-        """(..., d, d) metrics -> (..., r, r), what they are within the span."""
+        """(..., d, d) metrics -> (..., r, r), restricted to the span."""
         return self.basis.T @ M @ self.basis
 
 
@@ -54,14 +54,14 @@ def inward(M: np.ndarray, span: Span | None) -> np.ndarray:
 
 
 def outward(M: np.ndarray, span: Span | None) -> np.ndarray:
-    """Metrics in the coordinates of the data."""
+    """Metrics in the coordinates of the data, from those of a span where there is one."""
     return M if span is None else span.outward(M)
 
 
 def span_of(X: Array) -> Span | None:
-    """The span of the centred rows; None where they differ in as many directions as features.
+    """The span of the centred rows; None if they differ in as many directions as features.
 
-    Whether a direction is there does not depend on the units of the columns: what is dropped is
+    Which directions are kept does not depend on the units of the columns: what is dropped is
     below rounding both in these units and in those of the columns' standard deviations.
 
     Parameters
@@ -83,7 +83,7 @@ def span_of(X: Array) -> Span | None:
     rank = int((sizes > tolerance * sizes[0]).sum())
     in_units, _ = _singular(rows / np.sqrt(np.einsum("nd,nd->d", rows, rows)))
     if rank < int((in_units > tolerance * in_units[0]).sum()):
-        # Units so far apart that a small column looks like nothing: it may be all that matters.
+        # The units are so far apart that a small column looks like rounding; it may matter most.
         return columns
     if rank == d:
         return None
@@ -93,7 +93,7 @@ def span_of(X: Array) -> Span | None:
 
 
 def _scatter(X: Array, center: Array) -> Array:
-    """sum_i (x_i - center) (x_i - center)^T, a block of rows at a time."""
+    """sum_i (x_i - center) (x_i - center)^T, one block of rows at a time."""
     blocks = row_blocks(len(X), X.shape[1], X)
     return sum((rows := X[block] - center).T @ rows for block in blocks)
 
@@ -108,7 +108,7 @@ def _is_regular(scatter: np.ndarray) -> bool:
 
 
 def _singular(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Singular values and right singular vectors; by a triangle where there are many rows."""
+    """Singular values and right singular vectors; from the factor R if there are many rows."""
     triangle = np.linalg.qr(rows, mode="r") if len(rows) > rows.shape[1] else rows
     with one_blas_thread():
         _, sizes, directions = np.linalg.svd(triangle, full_matrices=False)

@@ -1,15 +1,14 @@
 """Exact nearest neighbours by inner products, certified against rounding.
 
 Every distance in this library is, up to a constant of the query, minus an inner product, so the
-k nearest are the k largest inner products. A float32 search (faiss where it is installed, blocked
-products elsewhere) proposes a few more candidates than needed. Where the scores of the k-th and the
-next differ by more than rounding, the first k are the nearest. Elsewhere the exact distances of all
+k nearest are the k largest inner products. A float32 search (faiss if it is installed, otherwise
+blocked products) proposes a few more candidates than needed. Where the scores of the k-th and the
+next differ by more than rounding, the first k are the nearest. Otherwise the exact distances of all
 candidates decide, and a rounding bound proves that nothing outside can be nearer. A query without
 that proof is searched again with float64 products, and every point that rounding leaves in doubt is
 measured exactly. Distances that rounding cannot tell apart are equal. Equal distances are ordered
-by what the metric gives for such a case (the Euclidean distance) and then by index, so the answer
-depends neither on threads and blocks nor on the coordinates in which the same points are written
-down.
+by a second distance (the Euclidean one) and then by index, so the answer depends neither on threads
+and blocks nor on the coordinates in which the points are given.
 """
 
 from collections.abc import Callable
@@ -27,40 +26,37 @@ from plml.backend.arrays import (
     row_dot,
     share_of_memory,
 )
+from plml.backend.threads import slices
 
 
 class Measured(NamedTuple):
     """Squared distances between queries and their candidates, and how to order equal ones."""
 
     squared: Array  # (q, c) float64
-    #: (q, c); of two in sequence that differ by no more, neither is nearer. None: known exactly.
+    #: (q, c); neighbours in the order that differ by no more count as equal. None: exact.
     rounding: Array | None = None
-    #: What decides between equals; after it, the index.
+    #: What decides between equals, before the index does.
     then: "Measured | None" = None
 
     def take(self, order: Array) -> "Measured":
-        """Columns of each row, (q, k) of them."""
+        """The given columns of each row, (q, k) of them."""
         return self._each(lambda part: namespace(part).take_along_axis(part, order, axis=1))
 
     def beside(self, other: "Measured") -> "Measured":
-        """The candidates of both, of the same queries."""
+        """The candidates of both, for the same queries."""
         return self._each(lambda a, b: namespace(a).concat([a, b], axis=1), other)
 
     def _each(self, change: Callable[..., Array], *others: "Measured") -> "Measured":
-        """With every array changed, together with its like in the others."""
+        """Every array changed, together with its counterparts in the others."""
+        squared, rounding, then = zip(self, *others, strict=True)
         return Measured(
-            *(
-                None
-                if parts[0] is None
-                else parts[0]._each(change, *parts[1:])
-                if isinstance(parts[0], Measured)
-                else change(*parts)
-                for parts in zip(self, *others, strict=True)
-            )
+            change(*squared),
+            None if self.rounding is None else change(*rounding),
+            None if self.then is None else self.then._each(change, *then[1:]),
         )
 
 
-#: rows (r,), candidates (r, c) -> their exact distances
+#: From rows (r,) and candidates (r, c) to their exact distances.
 PairwiseDistances = Callable[[Array, Array], Measured]
 
 _SPARE_CANDIDATES = 8
@@ -125,7 +121,7 @@ class InnerProductIndex:
         distances: PairwiseDistances,
         own: Array | None = None,
     ) -> Array:
-        """The neighbours of ``search`` in any order: few of them have to be measured."""
+        """The neighbours of ``search`` in any order; few of them have to be measured."""
         proposal = self._propose(queries, n_neighbors, own)
         nearest = proposal.candidates[:, :n_neighbors]
         unproven = namespace(queries).nonzero(~proposal.proven)[0]
@@ -135,7 +131,7 @@ class InnerProductIndex:
         return nearest
 
     def _propose(self, queries: Array, k: int, own: Array | None) -> "_Proposal":
-        """Candidates by float32 scores, largest first, an instance itself last."""
+        """Candidates by float32 scores, largest first; the query itself comes last."""
         xp = namespace(queries)
         k_all = k if own is None else k + 1
         norms = xp.sqrt(row_dot(queries, queries))
@@ -151,8 +147,8 @@ class InnerProductIndex:
             scores, candidates = (
                 xp.take_along_axis(part, last, axis=1) for part in (scores, candidates)
             )
-        # |float32 score - score| <= (D + 3) u |q| |v|, for the last neighbour and an outsider,
-        # and both factors of every product where these are shortened.
+        # |float32 score - score| <= (D + 3) u |q| |v|, for the last neighbour and for an outsider,
+        # and for both factors of every product if products are computed in a shorter format.
         bound = 2 * (queries.shape[1] + 3) * _ROUNDOFF_32 + 5 * lost_in_products(queries)
         if candidates.shape[1] > k:
             proven = scores[:, k - 1] - scores[:, k] > bound
@@ -168,9 +164,9 @@ class InnerProductIndex:
         distances: PairwiseDistances,
         own: Array | None,
     ) -> tuple[Array, Array]:
-        """The nearest of some queries by exact distances of all their candidates.
+        """The nearest of some queries, from the exact distances of all their candidates.
 
-        Where these cannot exclude the points outside, everything is searched in float64.
+        Where these cannot exclude the points outside, all points are searched in float64.
         """
         xp, n = namespace(rows), len(self)
         candidates = proposal.candidates[rows]
@@ -202,7 +198,7 @@ class InnerProductIndex:
         for columns in self._column_blocks():
             scores = xp.concat([largest, units @ self.vectors[columns].T], axis=1)
             largest = xp.take_along_axis(scores, largest_of_rows(scores, k), axis=1)
-        # Less what rounding may hide in the k-th largest score and in an outsider's.
+        # Lowered by the rounding of the k-th largest score and of an outsider's.
         threshold = xp.min(largest, axis=1) - 4 * (units.shape[1] + 3) * _ROUNDOFF_64
         rows, members = [], []
         for columns in self._column_blocks():
@@ -213,17 +209,16 @@ class InnerProductIndex:
         return [all_members[all_rows == row] for row in range(len(units))]
 
     def _column_blocks(self) -> list[slice]:
-        n = len(self)
-        return [slice(i, min(i + _COLUMN_BLOCK, n)) for i in range(0, n, _COLUMN_BLOCK)]
+        return slices(len(self), _COLUMN_BLOCK)
 
 
 class _Proposal(NamedTuple):
-    """What a float32 search says."""
+    """The outcome of a float32 search."""
 
     candidates: Array  # (q, c), largest score first
-    proven: Array  # (q,) whether the first k are the k nearest beyond doubt
+    proven: Array  # (q,) whether the first k are certainly the k nearest
     units: Array  # (q, D) queries of unit length
-    bound: Array  # (q,) what rounding may hide in a difference of two distances
+    bound: Array  # (q,) the rounding error of a difference of two distances
 
 
 def largest_inner_products(queries: Array, vectors: Array, k: int) -> tuple[Array, Array]:
@@ -239,17 +234,16 @@ def largest_inner_products(queries: Array, vectors: Array, k: int) -> tuple[Arra
 
 
 def rows_per_block(elements_per_row: int, on: Array = None) -> int:
-    """How many rows a block of bounded size holds."""
+    """How many rows fit into a block of bounded size."""
     return max(1, share_of_memory(on, _BLOCK_ELEMENTS) // max(1, elements_per_row))
 
 
 def row_blocks(n_rows: int, elements_per_row: int, on: Array = None) -> list[slice]:
-    """Slices that cut n_rows so that a block holds a bounded number of elements.
+    """Slices of n_rows such that a block holds a bounded number of elements.
 
     ``on`` is an array on the device in question; a GPU takes larger blocks.
     """
-    size = rows_per_block(elements_per_row, on)
-    return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+    return slices(n_rows, rows_per_block(elements_per_row, on))
 
 
 def _largest_inner_products_blocked(queries: Array, vectors: Array, k: int) -> tuple[Array, Array]:
@@ -271,11 +265,11 @@ def sorted_prefix(measured: Measured, candidates: Array, k: int) -> tuple[Array,
 
 
 def neighbor_order(measured: Measured, candidates: Array) -> Array:
-    """The columns of each row: by distance, among equals by what decides then, at last by index.
+    """The columns of each row: by distance, then by the distance for equals, then by index.
 
     Parameters
     ----------
-    measured : of the candidates
+    measured : the distances of the candidates
     candidates : (q, c) integer array
     """
     xp = namespace(candidates)
@@ -283,13 +277,13 @@ def neighbor_order(measured: Measured, candidates: Array) -> Array:
     ranks = xp.zeros_like(by_index)
     level: Measured | None = measured
     while level is not None:
-        ranks, all_differ = _told_apart(ranks, level, by_index)
+        ranks, all_differ = _refined(ranks, level, by_index)
         level = None if all_differ else level.then
     return _sorted_by(ranks, by_index)
 
 
-def _told_apart(ranks: Array, measured: Measured, order: Array) -> tuple[Array, bool]:
-    """Ranks, equal for equals, after one more distance; whether no two of a row are equal now."""
+def _refined(ranks: Array, measured: Measured, order: Array) -> tuple[Array, bool]:
+    """Ranks refined by one more distance, the same for equals; whether all of a row differ now."""
     xp = namespace(ranks)
     order = _sorted_by(ranks, _sorted_by(measured.squared, order))
     squared, before = (
@@ -297,15 +291,15 @@ def _told_apart(ranks: Array, measured: Measured, order: Array) -> tuple[Array, 
     )
     reach = squared[:, :-1]
     if measured.rounding is not None:
-        known_to = xp.take_along_axis(measured.rounding, order, axis=1)
-        reach = reach + xp.maximum(known_to[:, 1:], known_to[:, :-1])
+        rounding = xp.take_along_axis(measured.rounding, order, axis=1)
+        reach = reach + xp.maximum(rounding[:, 1:], rounding[:, :-1])
     farther = (squared[:, 1:] > reach) | (before[:, 1:] > before[:, :-1])
     after = xp.cumulative_sum(xp.astype(farther, xp.int64), axis=1, include_initial=True)
     return xp.take_along_axis(after, xp.argsort(order, axis=1), axis=1), bool(xp.all(farther))
 
 
 def _sorted_by(key: Array, order: Array) -> Array:
-    """The columns of each row by a key, those with equal keys in the given order."""
+    """The columns of each row sorted by a key; those with equal keys stay in the given order."""
     xp = namespace(order)
     by_key = xp.argsort(xp.take_along_axis(key, order, axis=1), axis=1, stable=True)
     return xp.take_along_axis(order, by_key, axis=1)

@@ -26,6 +26,11 @@ class FistaState(NamedTuple):
     y: np.ndarray  # Y^{i+1}
     t: float
     lipschitz: float  # beta
+    iteration: int = 0
+
+    def to_save(self) -> State:
+        """What ``_first_state`` needs to go on from here."""
+        return {name: value for name, value in self._asdict().items() if name != "evaluation"}
 
 
 def fista(
@@ -34,7 +39,6 @@ def fista(
     *,
     tol: float,
     max_iter: int,
-    lipschitz: float = 1.0,
     restart: bool = False,
     check_every: int = 1,
     callback: Callback | None = None,
@@ -42,44 +46,38 @@ def fista(
 ) -> Solution:
     """Minimise a problem to a relative gap of ``tol``.
 
-    With the defaults this is Algorithm 1: beta starts at one and doubles, never falls.
+    With the defaults this is Algorithm 1: beta starts at one, doubles, and never falls.
 
     Parameters
     ----------
     problem : Problem
     x0 : array in the feasible set
     tol : relative gap at which to stop
-    max_iter : iterations at the most
-    lipschitz : first estimate of the gradient's Lipschitz constant
+    max_iter : largest number of iterations
     restart : drop the momentum when it points uphill (O'Donoghue and Candes, 2015)
     check_every : iterations between two certificates
     callback : called at every certified iterate
-    checkpoint : of the state
+    checkpoint : where the state is saved
     """
     monitor = Monitor(tol, callback, checkpoint)
-    iteration, t, y = 0, 1.0, x0
-    if saved := monitor.saved:
-        x0, y = like(saved["x"], x0), like(saved["y"], x0)
-        iteration, t, lipschitz = (
-            int(saved["iteration"]),
-            float(saved["t"]),
-            float(saved["lipschitz"]),
-        )
-    state = FistaState(x0, problem.evaluate(x0), y, t, lipschitz)
-
-    def kept() -> State:
-        numbers = {"iteration": iteration, "t": state.t, "lipschitz": state.lipschitz}
-        return {"x": state.x, "y": state.y, **numbers}
-
+    state = _first_state(problem, x0, monitor.saved)
     value, gap = _value_and_gap(problem, state)
-    stop = bool(not saved and monitor.done(0, value, gap))
-    while not stop and iteration < max_iter:
-        iteration += 1
+    stop = bool(not monitor.saved and monitor.done(0, value, gap))
+    while not stop and state.iteration < max_iter:
         state = fista_step(problem, state, restart=restart)
-        if iteration % check_every == 0 or iteration == max_iter:
+        if state.iteration % check_every == 0 or state.iteration == max_iter:
             value, gap = _value_and_gap(problem, state)
-            stop = monitor.done(iteration, value, gap, kept)
-    return monitor.solution(state.x, value, gap, iteration)
+            stop = monitor.done(state.iteration, value, gap, state.to_save)
+    return monitor.solution(state.x, value, gap, state.iteration)
+
+
+def _first_state(problem: Problem, x0: np.ndarray, saved: State) -> FistaState:
+    """Where a run begins: at x0, or where a run that was cut short left off."""
+    if not saved:
+        return FistaState(x0, problem.evaluate(x0), x0, 1.0, 1.0)
+    x, y = like(saved["x"], x0), like(saved["y"], x0)
+    t, lipschitz, iteration = float(saved["t"]), float(saved["lipschitz"]), int(saved["iteration"])
+    return FistaState(x, problem.evaluate(x), y, t, lipschitz, iteration)
 
 
 def _value_and_gap(problem: Problem, state: FistaState) -> list[float]:
@@ -101,13 +99,14 @@ def fista_step(problem: Problem, state: FistaState, *, restart: bool) -> FistaSt
             at_y.value, at_x.value, at_y.value + linear + 0.5 * beta * square
         )
         # Both sides carry rounding errors of this size; without the slack beta would
-        # double for ever once the iterates stand still.
+        # double forever once the iterates stand still.
         slack = 1e-12 * max(abs(after), abs(before))
         if after <= model + slack or not np.isfinite(model):
             break
         beta *= 2.0
     momentum = x - state.x
     if restart and dot(state.y - x, momentum) > 0.0:
-        return FistaState(x, at_x, x, 1.0, beta)
+        return FistaState(x, at_x, x, 1.0, beta, state.iteration + 1)
     t = 0.5 * (1.0 + sqrt(1.0 + 4.0 * state.t**2))
-    return FistaState(x, at_x, x + (state.t - 1.0) / t * momentum, t, beta)
+    y = x + (state.t - 1.0) / t * momentum
+    return FistaState(x, at_x, y, t, beta, state.iteration + 1)

@@ -1,4 +1,4 @@
-"""What a solver needs of a problem, and what it hands back."""
+"""What a solver needs of a problem, and what it returns."""
 
 from collections.abc import Callable, Iterable
 from time import perf_counter
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Evaluation(NamedTuple):
-    """The objective at a point, with what the problem wants back to finish the gradient there."""
+    """The objective at a point, with what the problem needs to finish the gradient there."""
 
     value: Any  # a number, on the device where the problem lives
     cache: Any
@@ -18,20 +18,16 @@ class Problem(Protocol):
     """minimise f(x) subject to x in C, with f smooth and convex and C easy to project on."""
 
     def project(self, x: np.ndarray) -> np.ndarray:
-        """Argmin over z in C of ||z - x||."""
-        ...
+        """The point of C that is nearest to x."""
 
     def evaluate(self, x: np.ndarray) -> Evaluation:
         """f(x); x need not be in C."""
-        ...
 
     def gradient(self, evaluation: Evaluation) -> np.ndarray:
         """The gradient of f at the point of the evaluation."""
-        ...
 
     def gap(self, x: np.ndarray, evaluation: Evaluation, gradient: np.ndarray) -> Any:
         """A relative upper bound on f(x) - min f, for x in C."""
-        ...
 
 
 class Iteration(NamedTuple):
@@ -45,12 +41,12 @@ class Iteration(NamedTuple):
 
 #: Called at every certified iterate; a true return value stops the solver.
 Callback = Callable[[Iteration], Any]
-#: What a solver needs to go on where it was: arrays and numbers by name.
+#: What a solver needs to continue where it was: arrays and numbers by name.
 State = dict[str, Any]
 
 
 def counting_on(callback: Callback | None, before: "Solution") -> Callback | None:
-    """The callback of a run that goes on where another ended: iterations and seconds add up."""
+    """The callback of a run that continues another: iterations and seconds add up."""
     if callback is None:
         return None
     return lambda record: callback(before.counting_on(record))
@@ -85,10 +81,10 @@ NOTHING_DONE = Solution(np.empty(0), np.inf, np.inf, False, False, 0, ())
 
 
 class SolverCheckpoint:
-    """Where one run of a solver leaves its state; this one forgets it."""
+    """Where one run of a solver saves its state; this one saves nothing."""
 
     def finished(self) -> Solution | None:
-        """The solution, where an earlier run was not cut short."""
+        """The solution of an earlier run that was not cut short."""
         return None
 
     def saved(self) -> State:
@@ -99,8 +95,12 @@ class SolverCheckpoint:
         """Save the state that the function returns, if it is time."""
 
     def finish(self, solution: Solution) -> Solution:
-        """Save the solution, unless a callback stopped the run; it is returned as it is."""
+        """Save the solution, unless a callback stopped the run, and return it."""
         return solution
+
+    def run(self, solve: Callable[..., Solution], *args: Any, **options: Any) -> Solution:
+        """The solution of an earlier run, or that of a solver with these arguments."""
+        return self.finished() or self.finish(solve(*args, checkpoint=self, **options))
 
 
 NO_SOLVER_CHECKPOINT = SolverCheckpoint()
@@ -110,11 +110,11 @@ class Checkpointer:
     """Saves what a fit has computed, part by part; this one saves nothing."""
 
     def arrays(self, name: str, compute: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """What the function returns, or returned when this part was computed."""
+        """What ``compute`` returns, or returned when this part was computed before."""
         return compute()
 
     def knows(self, name: str) -> bool:
-        """Whether this part was computed."""
+        """Whether this part was computed before."""
         return False
 
     def solver(self, name: str) -> SolverCheckpoint:
@@ -140,7 +140,7 @@ class Monitor:
         self.tol = tol
         self.callback = callback
         self.checkpoint = checkpoint
-        #: Where to go on: the state of a run that was cut short.
+        #: The state of a run that was cut short, to continue from.
         self.saved: State = checkpoint.saved()
         self.history = list(history_of(self.saved.pop("history", ())))
         self.interrupted = False
@@ -151,7 +151,7 @@ class Monitor:
     ) -> bool:
         """Record a certified iterate; true when the gap is closed or the callback says stop.
 
-        The state is what the solver needs to go on from here.
+        ``state`` returns what the solver needs to continue from here.
         """
         record = Iteration(iteration, value, gap, perf_counter() - self._start)
         self.history.append(record)
@@ -170,13 +170,12 @@ class Monitor:
 
 
 def history_of(rows: Iterable[Any]) -> tuple[Iteration, ...]:
-    """A history from an array of its lines."""
+    """A history from the rows of an array."""
     return tuple(Iteration(int(i), *(float(value) for value in rest)) for i, *rest in rows)
 
 
 def history_arrays(history: tuple[Iteration, ...]) -> dict[str, np.ndarray]:
-    """The history as one array a column, ready for a plot or a data frame."""
-    columns = zip(*history, strict=True) if history else ((),) * len(Iteration._fields)
+    """The history as one array per column, ready for a plot or a data frame."""
     return {
-        name: np.asarray(column) for name, column in zip(Iteration._fields, columns, strict=True)
+        name: np.array([getattr(record, name) for record in history]) for name in Iteration._fields
     }

@@ -1,6 +1,6 @@
 """Accelerated projected gradient for a convex quadratic over a product of simple sets."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from plml.backend.arrays import Array, fetch, like, namespace, row_dot
 from plml.backend.threads import ThreadTeam
@@ -13,7 +13,7 @@ from plml.solvers.problem import (
     State,
 )
 
-#: Iterations between two looks at the certificate, which costs as much as an iteration.
+#: Iterations between two certificates; computing one costs as much as an iteration.
 CHECK_EVERY = 5
 #: Arrays that one iteration hands to the next.
 _STATE = ("x", "y", "Hx", "Hy", "hint", "t")
@@ -33,15 +33,12 @@ class RowQuadratic(Protocol):
 
     def product(self, x: Array, rows: slice) -> Array:
         """Rows of H x."""
-        ...
 
     def project_rows(self, v: Array, hint: Array) -> Array:
-        """Rows onto their sets; the (n,) hint is read and written, and starts as NaN."""
-        ...
+        """Project rows onto their sets; the (n,) hint is read and written, and starts as NaN."""
 
     def value_and_gap(self, x: Array, product: Array) -> tuple[Array, Array]:
         """The objective, and a relative upper bound on its distance to the minimum."""
-        ...
 
 
 def accelerated(
@@ -56,7 +53,7 @@ def accelerated(
     """Minimise to a relative gap of ``tol``.
 
     The objective is quadratic, so H at the extrapolated point is the extrapolation of H x: one
-    product an iteration, and none for a line search, since the steps are known to be short enough.
+    product per iteration, and none for a line search, since the steps are known to be short enough.
     The momentum starts afresh whenever it points uphill.
 
     Parameters
@@ -64,60 +61,90 @@ def accelerated(
     problem : RowQuadratic
     x0 : (n, m) array in the feasible set
     tol : relative gap at which to stop
-    max_iter : iterations at the most
-    callback : called at every look at the certificate
-    checkpoint : of the state
+    max_iter : largest number of iterations
+    callback : called whenever the certificate is computed
+    checkpoint : where the state is saved
     """
     monitor = Monitor(tol, callback, checkpoint)
-    xp = namespace(x0)
-    share = problem.team.map
-    # Kept where the arrays are: no iteration waits for the host.
-    one = xp.ones_like(x0[0, 0])
-    if saved := monitor.saved:
-        state = {name: like(saved[name], x0, x0.dtype) for name in _STATE}
-        t, done_before = state.pop("t"), int(saved["iteration"])
-    else:
-        state, t, done_before = _first_state(problem, x0), one, 0
-    x, y, Hx, Hy, hint = (state[name] for name in ("x", "y", "Hx", "Hy", "hint"))
-    moved = xp.empty_like(x0)
-    value, gap = fetch(*problem.value_and_gap(x, Hx))
-    if not saved and monitor.done(0, value, gap):
-        return monitor.solution(x, value, gap, 0)
+    state = _Accelerated(problem, x0, monitor.saved)
+    value, gap = state.value_and_gap()
+    stop = bool(not monitor.saved and monitor.done(0, value, gap))
+    while not stop and state.iteration < max_iter:
+        state.advance()
+        if state.iteration % CHECK_EVERY == 0 or state.iteration == max_iter:
+            value, gap = state.value_and_gap()
+            stop = monitor.done(state.iteration, value, gap, state.to_save)
+    return monitor.solution(state.x, value, gap, state.iteration)
 
-    def step(rows: slice) -> Any:
-        return take_step(problem, rows, x, moved, y[rows], Hy[rows], hint[rows])
 
-    def extrapolate(rows: slice) -> None:
-        product = problem.product(x, rows)
-        y[rows], Hy[rows] = extrapolated(x[rows], moved[rows], product, Hx[rows], momentum)
-        Hx[rows] = product
+class _Accelerated:
+    """The arrays that one iteration hands to the next.
 
-    def kept() -> State:
-        return {**state, "t": t, "iteration": iteration}
+    They and Nesterov's t stay where x0 is: no iteration waits for the host.
 
-    momentum, iteration = 0.0 * one, done_before
-    for iteration in range(done_before + 1, max_iter + 1):
-        t, momentum = next_momentum(t, sum(share(step, problem.blocks)))
-        share(extrapolate, problem.blocks)
-        if iteration % CHECK_EVERY == 0 or iteration == max_iter:
-            value, gap = fetch(*problem.value_and_gap(x, Hx))
-            if monitor.done(iteration, value, gap, kept):
-                break
-    return monitor.solution(x, value, gap, iteration)
+    Parameters
+    ----------
+    problem : RowQuadratic
+    x0 : (n, m) array
+    saved : what ``to_save`` returned in a run that was cut short, or empty
+    """
+
+    def __init__(self, problem: RowQuadratic, x0: Array, saved: State) -> None:
+        xp = namespace(x0)
+        self.problem = problem
+        self.iteration = int(saved.get("iteration", 0))
+        self._moved = xp.empty_like(x0)
+        if saved:
+            arrays = (like(saved[name], x0, x0.dtype) for name in _STATE)
+            self.x, self.y, self.Hx, self.Hy, self.hint, self.t = arrays
+            return
+        self.x, self.Hx = xp.asarray(x0, copy=True), xp.empty_like(x0)
+        problem.team.map(self._multiply, problem.blocks)
+        self.y, self.Hy = xp.asarray(self.x, copy=True), xp.asarray(self.Hx, copy=True)
+        self.hint, self.t = xp.full_like(x0[:, 0], xp.nan), xp.ones_like(x0[0, 0])
+
+    def to_save(self) -> State:
+        """The state by name."""
+        return {"iteration": self.iteration, **{name: getattr(self, name) for name in _STATE}}
+
+    def value_and_gap(self) -> list[float]:
+        """The objective at x and its relative gap."""
+        return fetch(*self.problem.value_and_gap(self.x, self.Hx))
+
+    def advance(self) -> None:
+        """One iteration."""
+        team, blocks = self.problem.team, self.problem.blocks
+        self.t, momentum = next_momentum(self.t, sum(team.map(self._step, blocks)))
+        team.map(lambda rows: self._extrapolate(rows, momentum), blocks)
+        self.iteration += 1
+
+    def _multiply(self, rows: slice) -> None:
+        self.Hx[rows] = self.problem.product(self.x, rows)
+
+    def _step(self, rows: slice) -> Array:
+        y, Hy, hint = self.y[rows], self.Hy[rows], self.hint[rows]
+        return take_step(self.problem, rows, self.x, self._moved, y, Hy, hint)
+
+    def _extrapolate(self, rows: slice, momentum: Array) -> None:
+        product = self.problem.product(self.x, rows)
+        self.y[rows], self.Hy[rows] = extrapolated(
+            self.x[rows], self._moved[rows], product, self.Hx[rows], momentum
+        )
+        self.Hx[rows] = product
 
 
 def take_step(
     problem: RowQuadratic, rows: slice, x: Array, moved: Array, y: Array, Hy: Array, hint: Array
 ) -> Array:
-    """Move some rows of x from y down the gradient; how far the momentum points uphill there.
+    """Move some rows of x from y down the gradient; return how far the momentum points uphill.
 
     Parameters
     ----------
     problem : RowQuadratic
-    rows : of the problem
-    x, moved : (n, m) arrays; these rows are written: where x goes, and how far
+    rows : the rows to move
+    x, moved : (n, m) arrays; these rows are overwritten by the new x and by how far it moved
     y, Hy : these rows of the extrapolated point and of its product
-    hint : these entries of the projection's hint, written
+    hint : these entries of the projection's hint, overwritten
     """
     xp = namespace(x)
     gradient = Hy * 2.0
@@ -132,7 +159,7 @@ def take_step(
 
 
 def next_momentum(t: Array, uphill: Array) -> tuple[Array, Array]:
-    """Nesterov's t and the momentum after a step; both start afresh where it pointed uphill."""
+    """Nesterov's t and the momentum after a step; both start afresh if it pointed uphill."""
     xp = namespace(t)
     one = xp.ones_like(t)
     previous = xp.where(uphill > 0.0, one, t)
@@ -143,19 +170,10 @@ def next_momentum(t: Array, uphill: Array) -> tuple[Array, Array]:
 def extrapolated(
     x: Array, moved: Array, product: Array, product_before: Array, momentum: Array
 ) -> tuple[Array, Array]:
-    """A point beyond x by the momentum, and its product; takes ``moved`` over."""
+    """The point beyond x by the momentum, and its product; overwrites ``moved``."""
     moved *= momentum
     moved += x
     change = product - product_before
     change *= momentum
     change += product
     return moved, change
-
-
-def _first_state(problem: RowQuadratic, x0: Array) -> State:
-    """The arrays that one iteration hands to the next, before the first."""
-    xp = namespace(x0)
-    x, Hx = xp.asarray(x0, copy=True), xp.empty_like(x0)
-    problem.team.map(lambda rows: Hx.__setitem__(rows, problem.product(x, rows)), problem.blocks)
-    y, Hy = xp.asarray(x, copy=True), xp.asarray(Hx, copy=True)
-    return {"x": x, "y": y, "Hx": Hx, "Hy": Hy, "hint": xp.full_like(x0[:, 0], xp.nan)}

@@ -1,4 +1,11 @@
-"""A projected quasi-Newton method for box constraints, on inner products alone."""
+"""A projected quasi-Newton method for box constraints, on inner products alone.
+
+Coordinates near a bound that the gradient pushes outwards go to the bound; the others take an
+L-BFGS step, projected on the box (Bertsekas' two-metric projection), with an Armijo line search
+along the projected arc. The L-BFGS direction is a combination of the last steps, of the last
+changes of the gradient and of the gradient, with coefficients from their inner products: the
+vectors never leave the place where they live.
+"""
 
 from collections import deque
 from collections.abc import Iterable
@@ -7,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from plml.backend.arrays import Array, device, dot, fetch, like, namespace, share_of_memory
+from plml.backend.threads import slices
 from plml.solvers.problem import (
     NO_SOLVER_CHECKPOINT,
     Callback,
@@ -32,59 +40,34 @@ def projected_lbfgs(
     x0: np.ndarray,
     *,
     bounds: tuple[float, float],
-    tol: float,
-    max_iter: int,
-    patience: int | None = None,
     single: bool = False,
     evaluation: Evaluation | None = None,
-    callback: Callback | None = None,
-    checkpoint: SolverCheckpoint = NO_SOLVER_CHECKPOINT,
+    **options: Any,
 ) -> Solution:
-    """Minimise over a box to a relative gap of ``tol``.
-
-    Coordinates near a bound that the gradient pushes outwards go there; the others take an L-BFGS
-    step, projected on the box (Bertsekas' two-metric projection), with an Armijo line search along
-    the projected arc. The L-BFGS direction is a combination of the last steps, of the last changes
-    of the gradient and of the gradient, with coefficients from their inner products: the vectors
-    never leave the place where they live.
-
-    An iteration here is an evaluation of the objective. The point with the smallest gap is
-    returned.
+    """Minimise over a box, as ``minimize_box``, with vectors that are arrays of one device.
 
     Parameters
     ----------
     problem : Problem whose feasible set is the box ``bounds``
     x0 : (n,) array in the box
     bounds : the same lower and upper bound for every coordinate
-    tol : relative gap at which to stop
-    max_iter : evaluations at the most
-    patience : evaluations without a smaller gap after which to give up
     single : keep the steps and the changes of the gradient in float32
-    evaluation : of x0, where it is at hand
-    callback : called at every accepted point
-    checkpoint : of the state
+    evaluation : that of x0, if it is known
+    options : of ``minimize_box``
     """
-    moves = BoxMoves(problem, x0, bounds, single, evaluation)
-    return minimize_box(
-        moves,
-        tol=tol,
-        max_iter=max_iter,
-        patience=patience,
-        callback=callback,
-        checkpoint=checkpoint,
-    )
+    return minimize_box(ArrayOracle(problem, x0, bounds, single, evaluation), **options)
 
 
-class Look(Protocol):
+class Iterate(Protocol):
     """A point with all that the next step needs."""
 
     x: Any
     value: float
     gap: float
-    steepest: float  # largest entry of the gradient
+    steepest: float  # largest absolute entry of the gradient
 
 
-class Trial(Protocol):
+class TrialPoint(Protocol):
     """A point along the projected arc."""
 
     value: float
@@ -92,38 +75,32 @@ class Trial(Protocol):
 
 
 class BoxOracle(Protocol):
-    """What the method does with vectors, wherever they are: a few numbers come back."""
+    """What the method does with vectors, wherever they are: only a few numbers come back."""
 
     width: float  # of the box
 
     @property
     def n_remembered(self) -> int:
-        """Steps."""
-        ...
+        """How many steps the quasi-Newton direction is made from."""
 
     def start(self, saved: State) -> Any:
-        """A ``Look`` at the first point, or at that of a saved state."""
-        ...
+        """The ``Iterate`` at the first point, or at that of a saved state."""
 
-    def trial(self, at: Any, step: float) -> Any:
-        """A ``Trial`` at a step along the projected quasi-Newton direction."""
-        ...
+    def trial(self, iterate: Any, step: float) -> Any:
+        """The ``TrialPoint`` at a step along the projected quasi-Newton direction."""
 
     def look(self, trial: Any, before: Any) -> Any:
-        """A ``Look`` at a trial that is accepted; the way to it is remembered."""
-        ...
+        """The ``Iterate`` at a trial point that is accepted; the step to it is remembered."""
 
-    def forget(self, at: Any) -> Any:
+    def forget(self, iterate: Any) -> Any:
         """The same point without the memory of steps."""
-        ...
 
-    def state(self, at: Any) -> State:
-        """What ``start`` wants."""
-        ...
+    def state(self, iterate: Any) -> State:
+        """What ``start`` needs to return to this point."""
 
 
 def minimize_box(
-    moves: BoxOracle,
+    oracle: BoxOracle,
     *,
     tol: float,
     max_iter: int,
@@ -131,56 +108,64 @@ def minimize_box(
     callback: Callback | None = None,
     checkpoint: SolverCheckpoint = NO_SOLVER_CHECKPOINT,
 ) -> Solution:
-    """``projected_lbfgs`` by the moves that a problem's vectors allow."""
+    """Minimise over a box to a relative gap of ``tol``; return the point with the smallest gap.
+
+    Parameters
+    ----------
+    tol : relative gap at which to stop
+    max_iter : largest number of evaluations of the objective, which count as iterations
+    patience : evaluations without a smaller gap after which to give up
+    callback : called at every accepted point
+    checkpoint : where the state is saved
+    """
     monitor = Monitor(tol, callback, checkpoint)
-    n_evaluations, best_at = 1, 1
     saved = monitor.saved
-    at = moves.start(saved)
-    best = _Best(at.x, at.value, at.gap)
-    if saved:
-        n_evaluations, best_at = int(saved["n_evaluations"]), int(saved["best_at"])
-        best = _Best(
-            like(saved["best_x"], at.x), float(saved["best_value"]), float(saved["best_gap"])
-        )
+    iterate, n_evaluations = oracle.start(saved), int(saved.get("n_evaluations", 1))
+    best = _Best.saved(saved, iterate.x) if saved else _Best.of(iterate, n_evaluations)
 
-    def kept() -> State:
-        numbers = {"n_evaluations": n_evaluations, "best_at": best_at}
-        its = {f"best_{name}": value for name, value in best._asdict().items()}
-        return {**moves.state(at), **numbers, **its}
+    def to_save() -> State:
+        best_point = {f"best_{name}": value for name, value in best._asdict().items()}
+        return {**oracle.state(iterate), "n_evaluations": n_evaluations, **best_point}
 
-    done = bool(not saved and monitor.done(n_evaluations, at.value, at.gap))
+    done = bool(not saved and monitor.done(n_evaluations, iterate.value, iterate.gap))
     while not done and n_evaluations < max_iter:
-        trial, n_tried = _search(moves, at, max_iter - n_evaluations)
+        following, n_tried = _advance(oracle, iterate, max_iter - n_evaluations)
         n_evaluations += n_tried
-        if trial is None:
-            if not moves.n_remembered:
-                break  # not even the gradient leads down: the values agree to rounding
-            at = moves.forget(at)
-            continue
-        at = moves.look(trial, at)
-        if at.gap < best.gap:
-            best, best_at = _Best(at.x, at.value, at.gap), n_evaluations
-        done = monitor.done(n_evaluations, at.value, at.gap, kept)
-        if patience is not None and n_evaluations - best_at > patience:
+        if following is None:
             break
-    return monitor.solution(*best, n_evaluations)
+        iterate = following
+        if iterate.gap < best.gap:
+            best = _Best.of(iterate, n_evaluations)
+        done = monitor.done(n_evaluations, iterate.value, iterate.gap, to_save)
+        done = done or (patience is not None and n_evaluations - best.at > patience)
+    return monitor.solution(best.x, best.value, best.gap, n_evaluations)
 
 
-def _search(moves: BoxOracle, at: Look, max_evaluations: int) -> tuple[Any, int]:
-    """The first trial along the projected arc with a sufficient decrease, and how many it took."""
+def _advance(oracle: BoxOracle, iterate: Any, max_evaluations: int) -> tuple[Any, int]:
+    """The next iterate, or None if not even the gradient leads down; and how many were tried."""
+    trial, n_evaluations = _search(oracle, iterate, max_evaluations)
+    if trial is None and oracle.n_remembered:
+        iterate = oracle.forget(iterate)
+        trial, n_more = _search(oracle, iterate, max_evaluations - n_evaluations)
+        n_evaluations += n_more
+    return None if trial is None else oracle.look(trial, iterate), n_evaluations
+
+
+def _search(oracle: BoxOracle, iterate: Iterate, max_evaluations: int) -> tuple[Any, int]:
+    """The first trial point with a sufficient decrease, or None; and how many were tried."""
     step = 1.0
-    if not moves.n_remembered:  # nothing is known of the curvature: move a fraction of the box
-        step = 0.1 * moves.width / at.steepest if at.steepest > 0.0 else 0.0
+    if not oracle.n_remembered:  # nothing is known of the curvature: move a fraction of the box
+        step = 0.1 * oracle.width / iterate.steepest if iterate.steepest > 0.0 else 0.0
     n_evaluations = 0
     while step > _SHORTEST_STEP and n_evaluations < max_evaluations:
-        trial: Trial = moves.trial(at, step)
+        trial: TrialPoint = oracle.trial(iterate, step)
         n_evaluations += 1
         if trial.slope >= 0.0:
             break
-        if trial.value <= at.value + _SUFFICIENT_DECREASE * trial.slope:
+        if trial.value <= iterate.value + _SUFFICIENT_DECREASE * trial.slope:
             return trial, n_evaluations
         # The minimum of the parabola through both values and the slope, within reason.
-        curvature = trial.value - at.value - trial.slope
+        curvature = trial.value - iterate.value - trial.slope
         step *= min(max(-0.5 * trial.slope / curvature, 0.1), 0.5)
     return None, n_evaluations
 
@@ -191,18 +176,28 @@ class _Best(NamedTuple):
     x: Array
     value: float
     gap: float
+    at: int  # the number of evaluations when it was found
+
+    @classmethod
+    def of(cls, iterate: Iterate, n_evaluations: int) -> "_Best":
+        return cls(iterate.x, iterate.value, iterate.gap, n_evaluations)
+
+    @classmethod
+    def saved(cls, state: State, like_x: Array) -> "_Best":
+        value, gap, at = (float(state[f"best_{name}"]) for name in cls._fields[1:])
+        return cls(like(state["best_x"], like_x), value, gap, int(at))
 
 
 class Memory:
     """The last steps s = x_new - x and changes y = g_new - g of the gradient, and the gradient.
 
-    Kept in place, one row a vector: g, s_1, y_1, s_2, y_2, ... A new pair takes the place of the
-    oldest, so what is used is always the first rows. What is done with them is done a block of
-    columns at a time, so that it happens in the cache.
+    Kept in place, one row per vector: g, s_1, y_1, s_2, y_2, ... A new pair replaces the oldest, so
+    the rows in use are always the first ones. They are worked on one block of columns at a time,
+    so that it stays in the cache.
 
     Parameters
     ----------
-    like_x : (n,) array of the namespace and device
+    like_x : (n,) array of the namespace and device to use
     dtype : of the vectors
     """
 
@@ -211,18 +206,18 @@ class Memory:
         shape = (2 * MEMORY + 1, len(like_x))
         self._vectors = xp.empty(shape, dtype=dtype, device=device(like_x))
         size = share_of_memory(like_x, _BLOCK_ELEMENTS) // len(self._vectors) + 1
-        self._blocks = [slice(i, i + size) for i in range(0, len(like_x), size)]
+        self._blocks = slices(len(like_x), size)
         self._slots: deque[int] = deque(maxlen=MEMORY)
 
     def __len__(self) -> int:
         return len(self._slots)
 
     def state(self) -> State:
-        """What ``restore`` wants."""
+        """What ``restore`` needs."""
         return {"vectors": self._used, "slots": np.array(self._slots, dtype=np.int64)}
 
     def restore(self, vectors: np.ndarray, slots: np.ndarray) -> None:
-        """Be the memory that gave this state."""
+        """Become the memory that returned this state."""
         self._slots.clear()
         self._slots.extend(slots.tolist())
         self._used[...] = like(vectors, self._vectors)
@@ -232,14 +227,14 @@ class Memory:
         self._slots.clear()
 
     def add(self, step: Array, change: Array) -> None:
-        """A step and the change of the gradient over it."""
+        """Remember a step and the change of the gradient over it."""
         slot = self._slots[0] if len(self) == MEMORY else len(self)
         self._slots.append(slot)
         self._vectors[1 + 2 * slot, :] = step
         self._vectors[2 + 2 * slot, :] = change
 
     def gram(self, gradient: Array, free: Array) -> Array:
-        """Inner products of the rows in use, over the free coordinates; takes the gradient in."""
+        """Remember the gradient; inner products of the rows in use over the free coordinates."""
         xp = namespace(gradient)
         self._vectors[0, :] = gradient
         used = self._used
@@ -262,21 +257,21 @@ class Memory:
         return self._vectors[: 1 + 2 * len(self), :]
 
 
-class _Look(NamedTuple):
-    """A point with all that the next step needs; the last four on the host."""
+class _ArrayIterate(NamedTuple):
+    """An ``Iterate`` whose last four fields are on the host."""
 
     x: Array
     evaluation: Evaluation
     gradient: Array
-    free: Array  # not near a bound, or not pushed outwards
-    gram: np.ndarray  # of the memory's rows
+    free: Array  # coordinates not near a bound, or not pushed outwards
+    gram: np.ndarray  # inner products of the memory's rows
     value: float
     gap: float
-    steepest: float  # largest entry of the gradient
+    steepest: float
 
 
-class _Trial(NamedTuple):
-    """A point along the projected arc; the last two on the host."""
+class _ArrayTrial(NamedTuple):
+    """A ``TrialPoint`` whose last two fields are on the host."""
 
     x: Array
     evaluation: Evaluation
@@ -284,17 +279,8 @@ class _Trial(NamedTuple):
     slope: float
 
 
-class BoxMoves:
-    """The moves of ``minimize_box`` on arrays of one device.
-
-    Parameters
-    ----------
-    problem : Problem
-    x0 : (n,) array in the box
-    bounds : of every coordinate
-    single : keep the memory in float32
-    evaluation : of x0, where it is at hand
-    """
+class ArrayOracle(BoxOracle):
+    """The oracle on arrays of one device; the parameters are those of ``projected_lbfgs``."""
 
     def __init__(
         self,
@@ -310,57 +296,52 @@ class BoxMoves:
         self.width = bounds[1] - bounds[0]
         self._memory = Memory(x0, xp.float32 if single else xp.float64)
         self._first = x0, evaluation
-        self._direction: tuple[_Look, Array] | None = None  # of the look last tried from
+        #: The iterate of the last trial, and the direction from it.
+        self._direction: tuple[_ArrayIterate, Array] | None = None
 
     @property
     def n_remembered(self) -> int:
-        """Steps."""
         return len(self._memory)
 
-    def start(self, saved: State) -> _Look:
-        """As in ``BoxOracle``."""
+    def start(self, saved: State) -> _ArrayIterate:
         x, evaluation = self._first
         if saved:
             x, evaluation = like(saved["x"], x), None
             self._memory.restore(saved["vectors"], saved["slots"])
-        return self._look(x, self.problem.evaluate(x) if evaluation is None else evaluation)
+        if evaluation is None:
+            evaluation = self.problem.evaluate(x)
+        return self._iterate(x, evaluation, self.problem.gradient(evaluation))
 
-    def state(self, at: _Look) -> State:
-        """As in ``BoxOracle``."""
-        return {"x": at.x, **self._memory.state()}
+    def state(self, iterate: _ArrayIterate) -> State:
+        return {"x": iterate.x, **self._memory.state()}
 
-    def trial(self, at: _Look, step: float) -> _Trial:
-        """As in ``BoxOracle``."""
-        xp = namespace(at.x)
-        if self._direction is None or self._direction[0] is not at:
-            inside = self._memory.direction(at.gram, at.free)
-            self._direction = at, xp.where(at.free, inside, -at.gradient)
-        x = xp.clip(at.x + step * self._direction[1], *self.bounds)
+    def trial(self, iterate: _ArrayIterate, step: float) -> _ArrayTrial:
+        xp = namespace(iterate.x)
+        if self._direction is None or self._direction[0] is not iterate:
+            inside = self._memory.direction(iterate.gram, iterate.free)
+            self._direction = iterate, xp.where(iterate.free, inside, -iterate.gradient)
+        x = xp.clip(iterate.x + step * self._direction[1], *self.bounds)
         new = self.problem.evaluate(x)
-        return _Trial(x, new, *fetch(new.value, dot(at.gradient, x - at.x)))
+        return _ArrayTrial(x, new, *fetch(new.value, dot(iterate.gradient, x - iterate.x)))
 
-    def look(self, trial: _Trial, before: _Look) -> _Look:
-        """As in ``BoxOracle``."""
+    def look(self, trial: _ArrayTrial, before: _ArrayIterate) -> _ArrayIterate:
         gradient = self.problem.gradient(trial.evaluation)
         self._memory.add(trial.x - before.x, gradient - before.gradient)
-        return self._look(trial.x, trial.evaluation, gradient)
+        return self._iterate(trial.x, trial.evaluation, gradient)
 
-    def forget(self, at: _Look) -> _Look:
-        """As in ``BoxOracle``."""
+    def forget(self, iterate: _ArrayIterate) -> _ArrayIterate:
         self._memory.clear()
-        return self._look(at.x, at.evaluation, at.gradient)
+        return self._iterate(iterate.x, iterate.evaluation, iterate.gradient)
 
-    def _look(self, x: Array, evaluation: Evaluation, gradient: Array | None = None) -> _Look:
-        """One transfer to the host."""
-        xp, problem = namespace(x), self.problem
-        if gradient is None:
-            gradient = problem.gradient(evaluation)
+    def _iterate(self, x: Array, evaluation: Evaluation, gradient: Array) -> _ArrayIterate:
+        """All that is known of a point, with one transfer to the host."""
+        xp = namespace(x)
         free = free_coordinates(x, gradient, self.bounds, how_far(x, gradient, self.bounds))
         gram = self._memory.gram(gradient, free)
-        gap = problem.gap(x, evaluation, gradient)
+        gap = self.problem.gap(x, evaluation, gradient)
         steepest = xp.max(xp.abs(gradient))
         on_device = (gram, evaluation.value, gap, steepest)
-        return _Look(x, evaluation, gradient, free, *fetch(*on_device))
+        return _ArrayIterate(x, evaluation, gradient, free, *fetch(*on_device))
 
 
 def how_far(x: Array, gradient: Array, bounds: tuple[float, float]) -> Array:
@@ -372,9 +353,9 @@ def how_far(x: Array, gradient: Array, bounds: tuple[float, float]) -> Array:
 def free_coordinates(
     x: Array, gradient: Array, bounds: tuple[float, float], distance: Any
 ) -> Array:
-    """Not near a bound, or not pushed outwards; near is within the distance of ``how_far``.
+    """Where x is not near a bound, or not pushed outwards; near is within ``distance``.
 
-    Near a bound counts as at it, or ever shorter steps would end in front of it.
+    A coordinate near a bound counts as at it: otherwise ever shorter steps would end before it.
     """
     lower, upper = bounds
     near = distance.clip(None, _NEAR * (upper - lower))
@@ -383,11 +364,9 @@ def free_coordinates(
 
 
 def inner_products(rows: list[np.ndarray], free: np.ndarray, dtype: Any) -> np.ndarray:
-    """Of vectors over the free coordinates, a block that fits the cache at a time."""
+    """Of vectors over the free coordinates, one block that fits the cache at a time."""
     total = np.zeros((len(rows),) * 2)
-    size = _BLOCK_ELEMENTS // len(rows) + 1
-    for start in range(0, len(free), size):
-        block = slice(start, start + size)
+    for block in slices(len(free), _BLOCK_ELEMENTS // len(rows) + 1):
         part = np.array([row[block] for row in rows], dtype=dtype)
         part *= free[block]
         total += part @ part.T
@@ -395,7 +374,7 @@ def inner_products(rows: list[np.ndarray], free: np.ndarray, dtype: Any) -> np.n
 
 
 def row_coefficients(gram: np.ndarray, slots: Iterable[int]) -> np.ndarray:
-    """The direction as coefficients of the rows g, s, y, s, y, ...; the slots oldest first."""
+    """The direction as coefficients of the rows g, s, y, s, y, ...; slots are oldest first."""
     steps = 1 + 2 * np.array(list(slots), dtype=np.int64)
     order = np.concatenate([steps, steps + 1, [0]])  # the gradient last
     coefficients = np.zeros(len(order))
@@ -406,7 +385,7 @@ def row_coefficients(gram: np.ndarray, slots: Iterable[int]) -> np.ndarray:
 def two_loop_coefficients(G: np.ndarray, k: int) -> np.ndarray:
     """The direction as coefficients of (s_1..s_k, y_1..y_k, g), from their Gram matrix.
 
-    Pairs without positive curvature over the coordinates at hand are left out.
+    Pairs without positive curvature over the free coordinates are left out.
     """
     delta = np.zeros(2 * k + 1)
     delta[-1] = -1.0

@@ -1,4 +1,4 @@
-"""Many small quadratics over the simplex, each solved as if it were alone."""
+"""Many small quadratics over the simplex, each solved independently of the others."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ import numpy as np
 from plml.backend.arrays import Array, namespace, on_host, row_dot
 from plml.ops.projections import project_simplex
 
-#: Iterations between two looks at the certificates.
+#: Iterations between two computations of the certificates.
 _CHECK_EVERY = 5
-#: No step is infinite, even where nothing bends.
+#: Keeps the step finite where the quadratic is flat.
 _TINY = 1e-300
 
 
@@ -20,7 +20,7 @@ class RowQuadratics(NamedTuple):
     shift: Array  # (n, 1), not negative
     linear: Array  # (n, m)
     constant: Array  # (n,)
-    floor: Array  # (n,) values below are rounding
+    floor: Array  # (n,) smaller values are rounding
 
     def product(self, W: Array) -> Array:
         """(A + shift) w, one row at a time: how a row is rounded does not depend on the others."""
@@ -35,15 +35,15 @@ class RowQuadratics(NamedTuple):
         return xp.clip(gaps, 0.0, None) / xp.maximum(values, self.floor)
 
     def only(self, rows: Array) -> "RowQuadratics":
-        """Some of them."""
+        """The problems of the given rows."""
         return RowQuadratics(self.A, *(part[rows] for part in self[1:]))
 
 
 def minimize_rows(problem: RowQuadratics, tol: float, max_iter: int) -> tuple[Array, Array]:
     """Points (n, m) with relative gaps of at most ``tol``, and the gaps (n,).
 
-    Accelerated projected gradient. Step, momentum and end of a row are its own, so its result does
-    not depend on the rows it is solved with.
+    Accelerated projected gradient. Every row has its own step, momentum and stopping point, so its
+    result does not depend on the rows it is solved with.
     """
     xp = namespace(problem.linear)
     m = problem.linear.shape[1]

@@ -27,7 +27,7 @@ def kmeans_anchors(
 ) -> Anchors:
     """U, the means of at most ``n_bases`` k-means clusters, none of them empty.
 
-    Fewer come back where the data has fewer distinct rows.
+    There are fewer of them if the data have fewer distinct rows.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def kmeans_anchors(
         centers, labels, n_iter = _lloyd(X, start)
     else:
         with warnings.catch_warnings():
-            # The estimator says it in its own words.
+            # The estimator has a warning of its own.
             warnings.filterwarnings("ignore", "Number of distinct clusters", ConvergenceWarning)
             # In float64, so that the anchors do not depend on where they are computed.
             kmeans = KMeans(n_clusters, random_state=random_state).fit(X.astype(np.float64))
@@ -52,9 +52,8 @@ def kmeans_anchors(
 
 
 def _spread_out(X: Array, n_clusters: int, rng: np.random.RandomState) -> Array:
-    """The greedy k-means++ start, with the random numbers in scikit-learn's order.
-
-    So that a GPU starts where scikit-learn's ``KMeans`` does.
+    """The greedy k-means++ start, with the random numbers in scikit-learn's order, so that a GPU
+    starts where scikit-learn's ``KMeans`` does.
     """
     xp = namespace(X)
     n = len(X)
@@ -104,7 +103,7 @@ def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray, int]:
 
 
 def squared_distances_to(X: Array, centers: Array) -> Array:
-    """(n, m) float64."""
+    """Squared distances between rows and centers, (n, m) float64."""
     xp = namespace(X)
     X, centers = xp.astype(X, xp.float64), xp.astype(centers, xp.float64)
     d2 = row_dot(X, X)[:, None] - 2.0 * (X @ centers.T) + row_dot(centers, centers)

@@ -18,31 +18,28 @@ from plml.stages.neighbors import (
     class_members,
 )
 
-#: Rows from which an approximate search is the default.
+#: Number of rows from which approximate search is the default.
 APPROXIMATE_FROM = 200_000
-#: Classes up to which it is: every pair of classes is a search.
+#: Largest number of classes for which it is the default: every pair of classes is one search.
 MOST_CLASSES = 100
-#: Rows on which the recall is measured.
+#: Number of rows on which the recall is measured.
 _SAMPLE = 256
-#: Share of the true neighbours to reach, by looking into as many cells as that takes.
+#: Share of the true neighbours to find; as many cells are searched as that takes.
 TARGET_RECALL = 0.95
 _CELLS_AT_FIRST = 2
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """Neighbours (q, k), and the share of true ones in a sample of the queries."""
 
     indices: np.ndarray
     recall: float
 
 
-class ApproximateNeighbors:
-    """By the nearest cells of inverted files, one of all rows and one a class; distances are exact.
+class ApproximateNeighbors(Neighbors):
+    """Neighbours in the nearest cells of inverted files, one of all rows and one per class.
 
-    Parameters
-    ----------
-    X : (n, d) array
-    y : (n,) class codes
+    Distances are exact. X is an (n, d) array, y (n,) class codes.
     """
 
     def __init__(self, X: np.ndarray, y: np.ndarray) -> None:
@@ -51,19 +48,16 @@ class ApproximateNeighbors:
         center = X.mean(axis=0, dtype=np.float64)
         scale = float(np.abs(X - center).max()) or 1.0
         self._single = np.ascontiguousarray((X - center) / scale, dtype=np.float32)
-        self._files: list[InvertedFile] = []  # of the classes
+        self._files: list[InvertedFile] = []  # one per class
         self.recall: dict[str, float] = {}
 
     def graph(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """As in ``Neighbors``."""
         found = _own_neighbors(self._single, InvertedFile(self._single), min(k, len(self.X) - 1))
         self.recall["graph"] = found.recall
         return euclidean_pairs(self.X, self.X, found.indices), found.indices
 
     def targets(self, k: int) -> np.ndarray:
-        """As in ``Neighbors``."""
-
-        def search(number: int, members: np.ndarray) -> Found:
+        def search(number: int, members: np.ndarray) -> SearchResult:
             file, wanted = self._files[number], min(k, len(members) - 1)
             found = _own_neighbors(self._single[members], file, wanted)
             return found._replace(indices=members[found.indices])
@@ -71,20 +65,15 @@ class ApproximateNeighbors:
         return self._by_group("targets", k, search)
 
     def impostors(self, k: int) -> np.ndarray:
-        """As in ``Neighbors``."""
-
-        def search(number: int, members: np.ndarray) -> Found:
-            elsewhere = [
-                (other, file)
-                for g, (other, file) in enumerate(zip(self._groups, self._files, strict=True))
-                if g != number
-            ]
-            return self._other_neighbors(members, elsewhere, k)
+        def search(number: int, members: np.ndarray) -> SearchResult:
+            others = list(zip(self._groups, self._files, strict=True))
+            del others[number]
+            return self._other_neighbors(members, others, k)
 
         return self._by_group("impostors", k, search)
 
     def _by_group(
-        self, purpose: str, k: int, search: Callable[[int, np.ndarray], Found]
+        self, purpose: str, k: int, search: Callable[[int, np.ndarray], SearchResult]
     ) -> np.ndarray:
         """The neighbours of all rows, group by group, and the recall over all of them."""
         if not self._files:
@@ -99,23 +88,23 @@ class ApproximateNeighbors:
         return result
 
     def _other_neighbors(
-        self, members: np.ndarray, elsewhere: list[tuple[np.ndarray, InvertedFile]], k: int
-    ) -> Found:
+        self, members: np.ndarray, other_groups: list[tuple[np.ndarray, InvertedFile]], k: int
+    ) -> SearchResult:
         """The neighbours of some rows in other groups."""
         X, others = self._single, all_but(members, len(self.X))
         k = min(k, len(others))
 
         def search(rows: np.ndarray, n_cells: int) -> np.ndarray:
-            return _best_of_groups(X[members[rows]], elsewhere, k, n_cells)
+            return _best_of_groups(X[members[rows]], other_groups, k, n_cells)
 
         def exactly(rows: np.ndarray) -> np.ndarray:
             return others[nearest_rows(X[others], X[members[rows]], k)]
 
-        most = max((file.n_cells for _, file in elsewhere), default=1)
+        most = max((file.n_cells for _, file in other_groups), default=1)
         return _calibrated(len(members), k, search, exactly, most)
 
 
-def _own_neighbors(X: np.ndarray, file: InvertedFile, k: int) -> Found:
+def _own_neighbors(X: np.ndarray, file: InvertedFile, k: int) -> SearchResult:
     """The k nearest rows of every row of X in a file of X, without itself."""
 
     def search(rows: np.ndarray, n_cells: int) -> np.ndarray:
@@ -128,12 +117,12 @@ def _own_neighbors(X: np.ndarray, file: InvertedFile, k: int) -> Found:
 
 
 def _best_of_groups(
-    queries: np.ndarray, elsewhere: list[tuple[np.ndarray, InvertedFile]], k: int, n_cells: int
+    queries: np.ndarray, groups: list[tuple[np.ndarray, InvertedFile]], k: int, n_cells: int
 ) -> np.ndarray:
-    """The k nearest over several files."""
+    """The k nearest rows in the files of several groups."""
     best = np.full((len(queries), k), np.inf, dtype=np.float32)
     indices = np.full((len(queries), k), -1, dtype=np.int64)
-    for members, file in elsewhere:
+    for members, file in groups:
         d2, found = file.search(queries, min(k, len(members)), n_cells)
         d2 = np.concatenate([best, d2], axis=1)
         rows = np.concatenate([indices, np.where(found < 0, -1, members[found])], axis=1)
@@ -148,14 +137,14 @@ def _calibrated(
     search: Callable[[np.ndarray, int], np.ndarray],
     exactly: Callable[[np.ndarray], np.ndarray],
     most: int,
-) -> Found:
-    """Search with as many cells as a sample of the n rows needs for the recall wanted.
+) -> SearchResult:
+    """Search in as many cells as a sample of the n rows needs for the target recall.
 
-    Rows whose cells hold too few are searched exactly.
+    Rows whose cells hold too few neighbours are searched exactly.
     """
     rows = np.arange(n)
     if k < 1 or n == 0:
-        return Found(np.empty((n, 0), dtype=np.int64), 1.0)
+        return SearchResult(np.empty((n, 0), dtype=np.int64), 1.0)
     sample = rows[:: -(-n // _SAMPLE)]
     truth = exactly(sample)
     n_cells = _CELLS_AT_FIRST
@@ -168,30 +157,30 @@ def _calibrated(
     short = np.flatnonzero((found < 0).any(axis=1))
     if len(short):
         found[short] = exactly(short)
-    return Found(found, recall)
+    return SearchResult(found, recall)
 
 
 def _without(found: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """One column fewer: without the rows themselves, or without the last."""
+    """One column fewer: without the row itself, or without the last where it was not found."""
     own = found == rows[:, None]
     own[~own.any(axis=1), -1] = True
     return found[~own].reshape(len(found), -1)
 
 
-def neighbors_of(X: Array, y: np.ndarray, how: str) -> Neighbors:
+def neighbors_of(X: Array, y: np.ndarray, method: str) -> Neighbors:
     """Neighbours among the rows of X.
 
     Parameters
     ----------
     X : (n, d) array
     y : (n,) class codes
-    how : "exact", "approximate" or "auto": exact on a GPU, without faiss, for fewer than
+    method : "exact", "approximate" or "auto": exact on a GPU, without faiss, for fewer than
         ``APPROXIMATE_FROM`` rows, and for more than ``MOST_CLASSES`` classes
     """
     possible = can_approximate(X)
-    if how == "approximate" and not possible:
+    if method == "approximate" and not possible:
         raise ValueError(f'neighbor_search="approximate" {NEEDED}; use "auto" or "exact"')
     pays = len(X) >= APPROXIMATE_FROM and y.max() < MOST_CLASSES
-    if how == "approximate" or (how == "auto" and possible and pays):
+    if method == "approximate" or (method == "auto" and possible and pays):
         return ApproximateNeighbors(X, y)
     return ExactNeighbors(X, y)

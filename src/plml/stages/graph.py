@@ -20,7 +20,7 @@ def find_graph(neighbors: Neighbors, n_graph_neighbors: int) -> tuple[np.ndarray
 
 
 def local_scales(squared_distances: np.ndarray) -> np.ndarray:
-    """s_i, the distance to the 7th neighbour, or to the last one where there are fewer.
+    """s_i, the distance to the 7th neighbour, or to the last one if there are fewer.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def self_tuning_similarity(
 ) -> np.ndarray:
     """S_ij = exp(-d_ij^2 / (s_i s_j)).
 
-    A scale is zero at a row with seven or more duplicates. Then the limit is taken: similarity
+    The scale of a row with seven or more duplicates is zero. Then the limit is taken: similarity
     one to a duplicate, zero to everything else.
     """
     scale = scale_i * scale_j

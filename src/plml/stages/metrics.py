@@ -25,6 +25,7 @@ from plml.backend.threads import thread_team
 from plml.ops.pairs import PairOperator, Pairs
 from plml.ops.projections import (
     PsdMatrices,
+    as_psd_matrices,
     project_box,
     project_psd,
     project_psd_by_sign,
@@ -44,14 +45,14 @@ from plml.solvers.problem import (
 from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.triplets import Triplets
 
-#: Gaps below this are left to double precision.
+#: Smaller gaps are left to double precision.
 _SINGLE_PRECISION_TOL = 1e-4
-#: Operations of an evaluation below which single precision saves nothing worth its rounding: the
-#: solution of a small table does not depend on the coordinates it is written in.
+#: Operations per evaluation below which the time that single precision saves is not worth its
+#: rounding: the solution of a small table does not depend on the coordinates it is written in.
 _SMALL = 2**25
 #: Evaluations without progress after which single precision gives way to double.
 PATIENCE = 50
-#: Above so many features the matrix sign beats the eigenvalues on a GPU.
+#: Above this many features the matrix sign is faster than eigenvalues on a GPU.
 _SIGN_PAYS = 32
 
 
@@ -73,7 +74,7 @@ class MetricsDual:
     pairs : operator over ``triplets.pairs``
     triplets : Triplets
     regularization, pull : alpha_1, alpha_2
-    center : (m, d, d) array of positive semidefinite matrices; by default zero
+    center : (m, d, d) array of positive semidefinite matrices; zero by default
     """
 
     def __init__(
@@ -102,12 +103,12 @@ class MetricsDual:
 
     @cached_property
     def target_scatter(self) -> Array:
-        """A* of one a target pair: the constant part of -K, less its factor ``pull``."""
+        """The scatter of the target pairs; the constant part of -K is -``pull`` times it."""
         return self.pairs.scatter(self._is_target)
 
     def iterating(self, dtype: Any) -> "MetricsDual":
-        """The same problem for the iterations of a solver: products and projections as fast as
-        the dtype allows. Certificates are for the problem itself.
+        """The same problem for the iterations of a solver, with products and projections as fast
+        as the dtype allows; certificates come from the problem itself.
         """
         other = copy(self)
         other.pairs, other.exact = self.pairs.astype(dtype), False
@@ -115,16 +116,16 @@ class MetricsDual:
 
     @property
     def dtype(self) -> Any:
-        """Of the products."""
+        """The dtype of the products."""
         return self.pairs.X.dtype
 
     def constant(self, value: float) -> Array:
-        """The gammas that are all the same."""
+        """Gammas that are all equal to ``value``."""
         xp, place = namespace(self.pairs.X), device(self.pairs.X)
         return xp.full(len(self.triplets.target), value, dtype=xp.float64, device=place)
 
     def project(self, gamma: Array) -> Array:
-        """Onto the box."""
+        """The nearest point of the box."""
         return project_box(gamma)
 
     def metrics(self, gamma: Array) -> Array:
@@ -132,7 +133,7 @@ class MetricsDual:
         return self._metrics(gamma).matrices
 
     def metrics_of(self, scatter: Array) -> PsdMatrices:
-        """The metrics, from -K."""
+        """The metrics that belong to the scatter -K."""
         S = self.center + scatter / (2.0 * self.regularization)
         if is_tensor(S):
             by_sign = not self.exact and S.shape[-1] > _SIGN_PAYS
@@ -146,34 +147,34 @@ class MetricsDual:
         """g(gamma), keeping the metrics for the gradient."""
         return self.evaluate_at(gamma, self._metrics(gamma))
 
-    def evaluate_at(self, gamma: Array, found: PsdMatrices) -> Evaluation:
-        """The same, with the metrics of gamma at hand."""
-        M = found.matrices
+    def evaluate_at(self, gamma: Array, metrics: PsdMatrices) -> Evaluation:
+        """``evaluate`` for gamma whose metrics are known."""
+        M = metrics.matrices
         # ||(-K)_+||^2 / (4 alpha_1) = alpha_1 ||M||^2.
         value = self.regularization * (dot(M, M) - self._center_square) - total(gamma)
-        return Evaluation(value, found)
+        return Evaluation(value, metrics)
 
     def gradient(self, evaluation: Evaluation) -> Array:
         """-1 + d^2_i(x_i, x_k) - d^2_i(x_i, x_j), under the metrics of the evaluation."""
         return self.slack(evaluation.cache)
 
     def slack(self, M: Array | PsdMatrices) -> Array:
-        """The gradient at metrics; its negative part is the hinge losses."""
+        """The gradient at given metrics; its negative part is the hinge losses."""
         return self._margins(self.pairs.distances(M)) - 1.0
 
     def gap(self, gamma: Array, evaluation: Evaluation, gradient: Array) -> Array:
         """(primal - dual) / primal at the metrics of gamma; the hinge losses are [-gradient]_+."""
-        # sum_ij d_ij^2 = <M, A* 1_targets>: the distances themselves are gone.
+        # sum_ij d_ij^2 = <M, A* 1_targets>: the distances themselves were not kept.
         M = evaluation.cache.matrices
         primal = self._primal(M, _hinge(gradient), dot(M, self.target_scatter))
         return relative_gap(primal, -evaluation.value)
 
     def primal(self, M: Array | PsdMatrices) -> Array:
         """Equation 5 at M."""
-        return self._primal(M.matrices if isinstance(M, PsdMatrices) else M, *self.losses(M))
+        return self._primal(as_psd_matrices(M).matrices, *self.losses(M))
 
     def losses(self, M: Array | PsdMatrices) -> tuple[Array, Array]:
-        """The hinge losses and the distances to targets, summed."""
+        """The sum of the hinge losses, and that of the distances to targets."""
         distances = self.pairs.distances(M)
         pulled = total(distances[: self.triplets.n_target_pairs])
         return _hinge(self._margins(distances) - 1.0), pulled
@@ -188,7 +189,7 @@ class MetricsDual:
         found = evaluation.cache
         xp = namespace(found.matrices)
         M = xp.astype(found.matrices, dtype)
-        if dtype != xp.float64:  # the factors are those of other matrices
+        if dtype != xp.float64:  # the factors belong to the matrices before rounding
             found = xp.astype(M, xp.float64)
         return M, self.primal(found), evaluation.value
 
@@ -233,7 +234,7 @@ class Metrics(NamedTuple):
 
 
 def relative_gap(primal: Array, dual: Array) -> Array:
-    """(primal - dual) / primal; the primal is positive wherever there are triplets."""
+    """(primal - dual) / primal; the primal is positive if there are triplets."""
     return (primal - dual).clip(0.0, None) / primal.clip(sys.float_info.min, None)
 
 
@@ -254,25 +255,19 @@ def learn_metrics(
     """Basis metrics with a relative duality gap of at most ``tol``.
 
     ``solver="fista"`` is the paper's algorithm from a cold start, its products in the dtype of X.
-    ``"auto"`` runs a projected L-BFGS on the same dual from ``gamma``, where one is given, with
-    float32 products for as long as they suffice. The certificate is computed in float64 at the
-    matrices that are returned.
+    ``"auto"`` runs a projected L-BFGS on the same dual from ``gamma``, if given, with float32
+    products as long as they suffice. The certificate is that of the returned matrices, in float64.
 
     Parameters
     ----------
-    X : (n, d) array
-    weights : (n, m) array
-    triplets : Triplets
+    X, weights : (n, d) and (n, m) arrays
     regularization, pull : alpha_1, alpha_2
     gamma : (n_triplets,) array, a warm start
     """
-    # Distances do not depend on the origin; this one keeps the products accurate.
-    xp = namespace(X)
-    X = X - xp.astype(xp.mean(xp.astype(X, xp.float64), axis=0), X.dtype)
+    xp, X = namespace(X), _centered(X)
     n_operations = weights.shape[0] * weights.shape[1] * X.shape[1] ** 2
     with thread_team() as threads:
-        X64, W64 = (xp.astype(array, xp.float64) for array in (X, weights))
-        pairs = PairOperator(X64, W64, triplets.pairs, threads)
+        pairs = PairOperator(xp.astype(X, xp.float64), weights, triplets.pairs, threads)
         return certified_metrics(
             MetricsDual(pairs, triplets, regularization, pull),
             partial(_minimize, solver=solver, checkpoint=checkpoint),
@@ -283,6 +278,12 @@ def learn_metrics(
             max_iter=max_iter,
             callback=callback,
         )
+
+
+def _centered(X: Array) -> Array:
+    """Distances do not depend on the origin; the mean keeps the products accurate."""
+    xp = namespace(X)
+    return X - xp.astype(xp.mean(xp.astype(X, xp.float64), axis=0), X.dtype)
 
 
 def certified_metrics(
@@ -296,16 +297,16 @@ def certified_metrics(
     max_iter: int,
     callback: Callback | None,
 ) -> Metrics:
-    """Certified metrics, through phases of one precision after the other.
+    """Certified metrics, computed in phases of increasing precision.
 
     Parameters
     ----------
-    dual : MetricsDual, or one that is spread over many machines
+    dual : MetricsDual, or one that is distributed over machines
     minimize : (dual, gamma, tol=, max_iter=, callback=) -> Solution
     phases : dtypes of the products, with the gaps to reach
     dtype : of the metrics
     gamma : where to start, or None
-    tol, max_iter, callback : of the whole
+    tol, max_iter, callback : of all phases together
     """
     solution = NOTHING_DONE._replace(x=gamma)
     for precision, goal in phases:
@@ -317,7 +318,7 @@ def certified_metrics(
             callback=counting_on(callback, solution),
         )
         solution = solution.followed_by(later)
-        metrics = certified(solution, tol, *dual.certificate(solution.x, dtype))
+        metrics = _certified(solution, tol, *dual.certificate(solution.x, dtype))
         if metrics.converged or solution.interrupted or solution.n_iter >= max_iter:
             break
     return metrics
@@ -326,9 +327,9 @@ def certified_metrics(
 def phases(
     xp: Any, dtype: Any, largest: float, solver: str, tol: float, work: float = inf
 ) -> list[tuple[Any, float]]:
-    """The dtypes of the products, one after the other, each with the gap to reach.
+    """The dtypes of the products in the order of use, each with the gap to reach.
 
-    Single precision carries the automatic solver nearly all the way at half the cost, unless the
+    Single precision takes the automatic solver nearly all the way at half the cost, unless the
     squares of the data leave its range, or there is little to save.
 
     Parameters
@@ -336,7 +337,7 @@ def phases(
     xp : array namespace of the dtypes
     dtype, largest : of the centred data, and its largest entry
     solver, tol : as in ``learn_metrics``
-    work : operations of an evaluation
+    work : operations per evaluation
     """
     if solver == "fista":
         return [(dtype, tol)]
@@ -355,106 +356,90 @@ def _minimize(
     callback: Callback | None,
     checkpoint: Checkpointer,
 ) -> Solution:
+    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback}
     zero = problem.constant(0.0)
     if len(zero) == 0:
         return Solution(zero, 0.0, 0.0, True, False, 0, ())
     if solver == "fista":
-        return _by_fista(problem, zero, tol, max_iter, callback, checkpoint, check_every=5)
+        return _run("fista", fista, problem, zero, checkpoint, check_every=5, **options)
     single = dtype_name(problem.dtype) == "float32"
-    solution = _by_lbfgs(problem, gamma, tol, max_iter, callback, checkpoint)
+    start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
+    solution = _run(
+        "lbfgs",
+        projected_lbfgs,
+        problem,
+        start,
+        checkpoint,
+        bounds=(0.0, 1.0),
+        patience=PATIENCE if single else None,
+        single=single,
+        evaluation=evaluation,
+        **options,
+    )
     left = max_iter - solution.n_iter
     if solution.converged or solution.interrupted or left < 1 or single:
         return solution
-    # Its line search compares values and gives up where they agree to rounding; FISTA's steps
-    # need no such comparison.
-    show = counting_on(callback, solution)
-    later = _by_fista(problem, solution.x, tol, left, show, checkpoint, restart=True)
+    # The line search compares values and gives up where they agree to rounding; the steps of
+    # FISTA need no such comparison.
+    options |= {"max_iter": left, "callback": counting_on(callback, solution)}
+    later = _run("fista", fista, problem, solution.x, checkpoint, restart=True, **options)
     return solution.followed_by(later)
 
 
-def _by_fista(
+def _run(
+    name: str,
+    solve: Callable[..., Solution],
     problem: MetricsDual,
     start: Array,
-    tol: float,
-    max_iter: int,
-    callback: Callback | None,
     checkpoint: Checkpointer,
-    **how: Any,
+    **options: Any,
 ) -> Solution:
-    part = checkpoint.solver(f"metrics by fista in {dtype_name(problem.dtype)}")
-    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback, **how}
-    solution = part.finished() or part.finish(fista(problem, start, checkpoint=part, **options))
+    """A solution from a checkpoint or a solver, on the device of the problem."""
+    part = checkpoint.solver(f"metrics by {name} in {dtype_name(problem.dtype)}")
+    solution = part.run(solve, problem, start, **options)
     return solution._replace(x=like(solution.x, start))
 
 
-def _by_lbfgs(
-    problem: MetricsDual,
-    gamma: Array | None,
-    tol: float,
-    max_iter: int,
-    callback: Callback | None,
-    checkpoint: Checkpointer,
-) -> Solution:
-    start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
-    single = dtype_name(problem.dtype) == "float32"
-    part = checkpoint.solver(f"metrics by lbfgs in {dtype_name(problem.dtype)}")
-    solution = part.finished() or part.finish(
-        projected_lbfgs(
-            problem,
-            start,
-            bounds=(0.0, 1.0),
-            tol=tol,
-            max_iter=max_iter,
-            patience=PATIENCE if single else None,
-            single=single,
-            evaluation=evaluation,
-            callback=callback,
-            checkpoint=part,
-        )
-    )
-    return solution._replace(x=like(solution.x, start))
-
-
-def certified(solution: Solution, tol: float, M: Array, primal: Array, value: Array) -> Metrics:
-    """The metrics of a solution as they are returned, with their primal and g(gamma)."""
+def _certified(solution: Solution, tol: float, M: Array, primal: Array, value: Array) -> Metrics:
+    """The metrics M of a solution with their certificate, from primal and g(gamma)."""
     objective, value, gap = fetch(primal, value, relative_gap(primal, -value))
     n_iter = max(solution.n_iter, 1)
     history = solution.history
-    if history:  # its last line is what is returned
+    if history:  # the last line describes what is returned
         history = (*history[:-1], history[-1]._replace(value=value, gap=gap))
     stopped = solution.interrupted
     return Metrics(M, solution.x, objective, gap, gap <= tol, n_iter, history, stopped)
 
 
 def _uniform_start(problem: MetricsDual) -> tuple[Array, Evaluation]:
-    """The best of gamma = 1/2, 1/4, 1/8, ...; -K is linear in gamma, so all of them take one pass
-    over the pairs.
+    """The best of gamma = 1/2, 1/4, 1/8, ...; -K is linear in gamma, so one pass over the pairs
+    serves all of them.
     """
     ones = problem.constant(1.0)
     pushed, pulled = problem.triplet_scatter(ones), problem.pull * problem.target_scatter
 
-    def at(size: float) -> tuple[float, Evaluation]:
-        found = problem.metrics_of(size * pushed - pulled)
-        evaluation = problem.evaluate_at(size * ones, found)
+    def value_at(size: float) -> tuple[float, Evaluation]:
+        metrics = problem.metrics_of(size * pushed - pulled)
+        evaluation = problem.evaluate_at(size * ones, metrics)
         return float(fetch(evaluation.value)[0]), evaluation
 
-    size, evaluation = best_size(at, len(ones))
+    size, evaluation = best_size(value_at, len(ones))
     return size * ones, evaluation
 
 
-def best_size(at: Callable[[float], tuple[float, Any]], n_triplets: int) -> tuple[float, Any]:
-    """The best of the sizes 1/2, 1/4, 1/8, ...: data in large units ends at tiny gammas.
+def best_size(value_at: Callable[[float], tuple[float, Any]], n_triplets: int) -> tuple[float, Any]:
+    """The best of the sizes 1/2, 1/4, 1/8, ...: the gammas of data in large units are tiny.
 
     Parameters
     ----------
-    at : size -> value of the objective, and what else is known there
+    value_at : size -> value of the objective, and details that are returned for the best size
     n_triplets : int
     """
     size = 0.5
-    value, known = at(size)
+    value, details = value_at(size)
     while value > 0.0 or n_triplets * size > 1e-3:
-        smaller, next_known = at(0.5 * size)
-        if smaller >= value:
+        next_value, next_details = value_at(0.5 * size)
+        if next_value >= value:
             break
-        size, value, known = 0.5 * size, smaller, next_known
-    return size, known
+        size, value, details = 0.5 * size, next_value, next_details
+    return size, details

@@ -1,4 +1,4 @@
-"""Euclidean neighbours; ``approximate`` has those for very many rows."""
+"""Euclidean neighbours by exact search; ``approximate`` is for very many rows."""
 
 from importlib.util import find_spec
 from math import ceil, log2
@@ -8,22 +8,15 @@ import numpy as np
 
 from plml.backend.arrays import Array, device, is_tensor, like, namespace, on_host, row_dot
 from plml.ops.distances import euclidean_pairs, rounding_of
-from plml.ops.hnsw import NavigableGraph
-from plml.ops.topk import InnerProductIndex, Measured, sorted_prefix
-
-#: Candidates beyond those wanted that an approximate search is asked for.
-_SPARE_CANDIDATES = 8
+from plml.ops.hnsw import SPARE_CANDIDATES, NavigableGraph
+from plml.ops.topk import InnerProductIndex, Measured, PairwiseDistances, sorted_prefix
 
 
 class EuclideanIndex:
-    """Rows ready for exact search.
+    """The rows of X, an (n, d) array, ready for exact search.
 
-    ||q - x||^2 = ||q||^2 - <(2q, -1), (x, ||x||^2)>, about the mean and in units that keep the
-    terms near one; a power of two, so that scaling a distance is exact.
-
-    Parameters
-    ----------
-    X : (n, d) array
+    ||q - x||^2 = ||q||^2 - <(2q, -1), (x, ||x||^2)>, relative to the mean and in units that keep
+    the terms near one; the unit is a power of two, so that scaling a distance is exact.
     """
 
     def __init__(self, X: Array) -> None:
@@ -37,59 +30,41 @@ class EuclideanIndex:
         self.index = InnerProductIndex(xp.concat([centered, squares], axis=1))
 
     def search(self, queries: Array, k: int, own: Array | None = None) -> tuple[Array, Array]:
-        """Squared distances and numbers of the k nearest rows, nearest first.
-
-        Parameters
-        ----------
-        queries : (q, d) array
-        k : int
-        own : (q,) integer array; query i is row own[i], and that row is left out
-        """
-        squared, indices = self.index.search(
-            self._vectors(queries),
-            k,
-            lambda rows, columns: self._distances(queries[rows], columns),
-            own,
-        )
+        """Squared distances and indices of the k nearest rows, as in ``InnerProductIndex``."""
+        squared, indices = self.index.search(*self._inner_products(queries, k), own)
         return squared * self.unit * self.unit, indices
 
     def nearest(self, queries: Array, k: int) -> Array:
-        """The numbers of the k nearest rows, in any order."""
-        return self.index.nearest(
-            self._vectors(queries),
-            k,
-            lambda rows, columns: self._distances(queries[rows], columns),
-        )
+        """The indices of the k nearest rows, in any order."""
+        return self.index.nearest(*self._inner_products(queries, k))
 
-    def _vectors(self, queries: Array) -> Array:
+    def _inner_products(self, queries: Array, k: int) -> tuple[Array, int, PairwiseDistances]:
+        """The arguments of the index: query vectors, number of neighbours, exact distances."""
         xp = namespace(queries)
         centered = (queries - self.center) / self.unit
-        return xp.concat([2.0 * centered, -xp.ones_like(centered[:, :1])], axis=1)
+        vectors = xp.concat([2.0 * centered, -xp.ones_like(centered[:, :1])], axis=1)
 
-    def _distances(self, queries: Array, columns: Array) -> Measured:
-        squared = euclidean_pairs(queries, self.X, columns) / self.unit / self.unit
-        return Measured(squared, rounding_of(squared, (queries - self.center) / self.unit))
+        def distances(rows: Array, columns: Array) -> Measured:
+            squared = euclidean_pairs(queries[rows], self.X, columns) / self.unit / self.unit
+            return Measured(squared, rounding_of(squared, centered[rows]))
+
+        return vectors, k, distances
 
 
 class ApproximateIndex:
-    """``EuclideanIndex`` by a walk along a navigable graph; what it finds is measured exactly.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    """
+    """``EuclideanIndex`` by a walk along a navigable graph; what it finds is measured exactly."""
 
     def __init__(self, X: np.ndarray) -> None:
         self.X = X
         self._graph = NavigableGraph(X)
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances and numbers of k near rows, nearest first."""
-        found = self._graph.candidates(queries, k + _SPARE_CANDIDATES)
+        """Squared distances and indices of k near rows, nearest first."""
+        found = self._graph.candidates(queries, k + SPARE_CANDIDATES)
         return sorted_prefix(Measured(euclidean_pairs(queries, self.X, found)), found, k)
 
     def nearest(self, queries: np.ndarray, k: int) -> np.ndarray:
-        """The numbers of k near rows."""
+        """The indices of k near rows."""
         return self.search(queries, k)[1]
 
 
@@ -99,19 +74,14 @@ def euclidean_neighbors(
     queries: Array | None = None,
     own: Array | None = None,
 ) -> tuple[Array, Array]:
-    """The nearest rows of X, nearest first, equal distances by index.
+    """Squared distances and indices of the nearest rows of X, as in ``InnerProductIndex.search``.
 
     Parameters
     ----------
     X : (n, d) array
-    n_neighbors : int; fewer are returned where X has fewer
+    n_neighbors : int; fewer are returned if X has fewer rows
     queries : (q, d) array, or None for the rows of X, each left out of its own neighbours
     own : (q,) integer array; query i is row own[i] of X, and that row is left out
-
-    Returns
-    -------
-    squared_distances : (q, k) float64 array
-    indices : (q, k) integer array
     """
     xp, place = namespace(X), device(X)
     if queries is None:
@@ -124,7 +94,7 @@ def euclidean_neighbors(
     return EuclideanIndex(X).search(queries, k, own)
 
 
-#: What approximate searches want.
+#: What approximate searches need, as messages say it.
 NEEDED = 'needs faiss-cpu (pip install faiss-cpu) and device="cpu"'
 
 
@@ -134,31 +104,22 @@ def can_approximate(X: Array) -> bool:
 
 
 class Neighbors(Protocol):
-    """Neighbours among the rows of one array; no row is its own."""
+    """Neighbours among the rows of one array; no row is its own neighbour."""
 
-    recall: dict[str, float]  # share of the true neighbours found, by purpose
+    recall: dict[str, float]  # by purpose, the share of the true neighbours that were found
 
     def graph(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances and numbers of the k nearest rows of every row, or of all others."""
-        ...
+        """Squared distances and indices of the k nearest rows, or of all others if fewer."""
 
     def targets(self, k: int) -> np.ndarray:
         """The k nearest in a row's own class, (n, k), -1 where there are too few."""
-        ...
 
     def impostors(self, k: int) -> np.ndarray:
         """The k nearest in other classes, (n, k), -1 where there are too few."""
-        ...
 
 
-class ExactNeighbors:
-    """By definition.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    y : (n,) class codes
-    """
+class ExactNeighbors(Neighbors):
+    """Neighbours among the rows of X, (n, d), with class codes y, (n,), by exact search."""
 
     def __init__(self, X: Array, y: np.ndarray) -> None:
         self.X = X
@@ -166,12 +127,10 @@ class ExactNeighbors:
         self.recall = dict.fromkeys(("graph", "targets", "impostors"), 1.0)
 
     def graph(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """As in ``Neighbors``."""
         squared, indices = (on_host(part) for part in euclidean_neighbors(self.X, k))
         return squared, indices
 
     def targets(self, k: int) -> np.ndarray:
-        """As in ``Neighbors``."""
         result = np.full((len(self.X), k), -1, dtype=np.int64)
         for members in self.groups:
             found = on_host(euclidean_neighbors(self._rows(members), k)[1])
@@ -179,7 +138,6 @@ class ExactNeighbors:
         return result
 
     def impostors(self, k: int) -> np.ndarray:
-        """As in ``Neighbors``."""
         result = np.full((len(self.X), k), -1, dtype=np.int64)
         for members in self.groups:
             others = all_but(members, len(self.X))
@@ -192,13 +150,11 @@ class ExactNeighbors:
 
 
 def class_members(y: np.ndarray) -> list[np.ndarray]:
-    """The rows of every class."""
+    """The row indices of every class that occurs, by class."""
     order = np.argsort(y, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(y[order])) + 1)
 
 
 def all_but(rows: np.ndarray, n: int) -> np.ndarray:
-    """The other rows of n."""
-    other = np.ones(n, dtype=bool)
-    other[rows] = False
-    return np.flatnonzero(other)
+    """The numbers 0 to n - 1 without the given ones."""
+    return np.delete(np.arange(n), rows)

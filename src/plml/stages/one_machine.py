@@ -1,4 +1,4 @@
-"""The stages of the pipeline on rows in the memory of this machine, or of its GPU."""
+"""The stages of the pipeline on rows in the memory of this machine or of its GPU."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class OneMachine:
     def graph(
         self, n_graph_neighbors: int, checkpoint: Checkpointer
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances and numbers of the nearest rows."""
+        """Squared distances and indices of the nearest rows."""
         squared, nearest = checkpoint.arrays(
             "graph", lambda: find_graph(self.neighbors, n_graph_neighbors)
         )
@@ -57,7 +57,7 @@ class OneMachine:
     def weight_problem(
         self, graph: tuple[np.ndarray, np.ndarray], anchors: Array, weighting: SmoothWeighting
     ) -> WeightProblem:
-        """Equation 4."""
+        """The problem of equation 4."""
         S = similarity_graph(*graph, weighting.n_graph_neighbors)
         return WeightProblem(
             self.X, anchors, weighting.locality, weighting.smoothness, graph_laplacian(S)
@@ -85,7 +85,7 @@ class OneMachine:
         return Triplets(*known)._replace(n_target_pairs=int(known[1]))
 
     def recall(self, checkpoint: Checkpointer) -> dict[str, float]:
-        """As in ``Stages``; of the searches before an interruption as well."""
+        """As in ``Stages``; includes the searches before an interruption."""
         found = self.neighbors.recall
         purposes, shares = checkpoint.arrays("recall", lambda: (list(found), list(found.values())))
         return {str(name): float(share) for name, share in zip(purposes, shares, strict=True)}

@@ -31,7 +31,7 @@ TRIPLETS, METRICS = "triplets", "stage 2, metrics"
 
 @dataclass(frozen=True)
 class Settings:
-    """What stage 2 minimises, and how far both stages go."""
+    """What stage 2 minimises, and how accurately both stages are solved."""
 
     regularization: float = 1.0
     pull: float = 1.0
@@ -55,7 +55,7 @@ class Weights(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """All that stage 2 needs and ``regularization`` does not change."""
+    """What stage 2 needs and what does not depend on ``regularization``."""
 
     weights: Weights
     triplets: Any
@@ -71,11 +71,11 @@ class Learned(NamedTuple):
 
 
 class Stages(Protocol):
-    """The stages on rows that lie on this machine, on a GPU, or in the shards of a cluster."""
+    """The stages on rows that are on this machine, on a GPU, or in the shards of a cluster."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and features."""
+        """The numbers of rows and features."""
         ...
 
     def graph(self, n_graph_neighbors: int, checkpoint: Checkpointer) -> Any:
@@ -103,7 +103,7 @@ class Stages(Protocol):
         ...
 
     def recall(self, checkpoint: Checkpointer) -> dict[str, float]:
-        """Share of the true neighbours that the searches found, by purpose."""
+        """The share of the true neighbours that the searches found, by purpose."""
         ...
 
     def metrics(
@@ -114,7 +114,7 @@ class Stages(Protocol):
         callback: Callback,
         checkpoint: Checkpointer,
     ) -> Metrics:
-        """Stage 2."""
+        """Stage 2: the basis metrics."""
         ...
 
 
@@ -130,7 +130,7 @@ class SmoothWeighting:
     n_solvers: ClassVar[int] = 1
 
     def learn(self, stages: Stages, settings: Settings, run: Run) -> Weights:
-        """Graph, anchors, weights."""
+        """The weights of the training instances, from the graph and the anchors."""
         with run.stage(NEIGHBORS):
             graph = stages.graph(self.n_graph_neighbors, run.checkpoint)
         with run.stage(ANCHORS):
@@ -197,20 +197,20 @@ def learn(stages: Stages, weighting: Weighting, settings: Settings, run: Run) ->
     Parameters
     ----------
     stages : the rows, and how each stage is computed on them
-    weighting : how the weights of the basis metrics come about
+    weighting : how the weights of the basis metrics are made
     settings : Settings
     run : Run
     """
     run.plan(costs(*stages.shape, weighting))
-    prepared = prepare(stages, weighting, settings, run)
+    weights = weighting.learn(stages, settings, run)
+    prepared = with_triplets(weights, stages, settings, run)
     metrics = learn_metrics_of(stages, prepared, settings, run)
     run.checkpoint.finish()
-    return Learned(prepared.weights, metrics, prepared.recall)
+    return Learned(weights, metrics, prepared.recall)
 
 
-def prepare(stages: Stages, weighting: Weighting, settings: Settings, run: Run) -> Prepared:
-    """Stage 1 and the triplets: what every choice of ``regularization`` shares."""
-    weights = weighting.learn(stages, settings, run)
+def with_triplets(weights: Weights, stages: Stages, settings: Settings, run: Run) -> Prepared:
+    """The weights and the triplets: what every choice of ``regularization`` shares."""
     with run.stage(TRIPLETS):
         triplets = stages.triplets(settings.n_targets, settings.n_impostors, run.checkpoint)
     return Prepared(weights, triplets, stages.recall(run.checkpoint))
@@ -223,7 +223,7 @@ def learn_metrics_of(
     run: Run,
     gamma: np.ndarray | None = None,
 ) -> Metrics:
-    """Stage 2, from a warm start where there is one."""
+    """Stage 2, from a warm start if there is one."""
     with run.solver(METRICS, settings.tol, settings.max_iter) as callback:
         return stages.metrics(prepared, settings, gamma, callback, run.checkpoint)
 
@@ -239,5 +239,5 @@ def costs(
 
 
 def preparation_costs(n: int, d: int, weighting: Weighting) -> dict[str, float]:
-    """The stages of ``prepare``, with rough seconds."""
+    """The stages before stage 2, with rough seconds."""
     return {**weighting.costs(n, d), TRIPLETS: search_cost(n, n, d)}

@@ -1,4 +1,4 @@
-"""What goes on around a computation and never changes its result."""
+"""The surroundings of a computation, which never change its result."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,15 +16,15 @@ def _unobserved(name: str, show: Callback) -> AbstractContextManager[Callback]:
 
 @dataclass(frozen=True)
 class Run:
-    """Checkpoint, callbacks, progress, threads and memory of one fit, or of one question.
+    """Checkpoint, callbacks, progress, threads and memory of one fit, or of one prediction.
 
     Parameters
     ----------
     checkpoint : saves what is computed
     observe : (stage, callback that shows progress) -> context with the callback for its solver
-    n_jobs : threads; None leaves them as they are
-    memory : MiB of temporary arrays, or None
-    verbose : above zero shows the progress
+    n_jobs : number of threads; None leaves it as it is
+    memory : MiB for temporary arrays, or None
+    verbose : progress is shown if above zero
     """
 
     checkpoint: Checkpointer = NO_CHECKPOINT
@@ -34,7 +34,7 @@ class Run:
     verbose: int = 0
 
     def plan(self, seconds: Mapping[str, float]) -> None:
-        """Say which stages there will be, and roughly how long each takes."""
+        """Announce the stages, and roughly how long each takes."""
         plan(dict(seconds))
 
     def stage(self, name: str) -> AbstractContextManager[object]:
@@ -43,18 +43,18 @@ class Run:
 
     @contextmanager
     def solver(self, name: str, tol: float, max_iter: int) -> Iterator[Callback]:
-        """A stage that is a solver, with the callback that it calls at its iterates."""
+        """A stage that is a solver; yields the callback that it calls at its iterates."""
         with solver_stage(name, tol, max_iter) as show, self.observe(name, show) as callback:
             yield callback
 
     @contextmanager
     def limits(self) -> Iterator[None]:
-        """Within the threads and the memory that are allowed."""
+        """Apply the limits on threads and memory."""
         with limit_threads(self.n_jobs), working_memory(self.memory), no_autocast():
             yield
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Within these limits and with a progress bar, where one is wanted."""
+        """Apply the limits, and show the progress if wanted."""
         with self.limits(), work(self.verbose):
             yield

@@ -1,27 +1,28 @@
 """Prediction: neighbours under the local metric as a maximum inner product search, and the vote.
 
 d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_j^T M_b x_j
+
+X are the training instances, an (n, d) array, Q queries (q, d), weights (q, m) those of the
+queries, and M basis metrics (m, d, d).
 """
 
 import numpy as np
 
 from plml.backend.arrays import Array, device, namespace, row_dot, segment_sum
 from plml.ops.distances import euclidean_pairs, grouped_pairs, local_pairs, measured
-from plml.ops.hnsw import NavigableGraph
+from plml.ops.hnsw import SPARE_CANDIDATES, NavigableGraph
 from plml.ops.reduction import EuclideanReduction
 from plml.ops.topk import InnerProductIndex, Measured, PairwiseDistances, row_blocks, sorted_prefix
 from plml.stages.neighbors import euclidean_neighbors
 
-#: One eigenvector in so many makes the lower bound of a query's own metric.
+#: One in this many eigenvectors makes the lower bound on distances under a query's own metric.
 _SHARE_OF_DIRECTIONS = 8
-#: A metric whose trace is this small a share of the others' is zero but for rounding.
+#: A metric is zero up to rounding if its trace is this small, relative to the largest one.
 VANISHING = 1e-13
-#: Candidates beyond those wanted that an approximate search is asked for.
-_SPARE_CANDIDATES = 8
 
 
 def vanishing(weights: Array, traces: Array) -> Array:
-    """Where sum_b W_ib M_b is zero but for rounding: (n, m) weights, (m,) traces of the M_b."""
+    """Where sum_b W_ib M_b is zero up to rounding: (n, m) weights, (m,) traces of the M_b."""
     xp = namespace(weights)
     return xp.astype(weights, xp.float64, copy=False) @ traces <= VANISHING * xp.max(traces)
 
@@ -46,11 +47,7 @@ def query_vectors(X: Array, weights: Array, M: Array) -> Array:
 class LocalMetricIndex:
     """Training instances ready for exact search under the queries' local metrics.
 
-    Parameters
-    ----------
-    X : (n, d) array
-    M : (m, d, d) array
-    squares : (n, m) float64 array x_j^T M_b x_j about the mean of X, where it is at hand
+    ``squares`` are x_j^T M_b x_j relative to the mean of X, an (n, m) float64 array, if known.
     """
 
     def __init__(self, X: Array, M: Array, squares: Array | None = None) -> None:
@@ -63,7 +60,7 @@ class LocalMetricIndex:
             vectors = index_vectors(X - self.center, self._M64)
         else:
             vectors = xp.concat([X - self.center, squares], axis=1)
-        # Columns q_b are brought to the scale of the others, which tightens the rounding bound.
+        # The columns q_b get the scale of the others, which tightens the rounding bound.
         d = X.shape[1]
         sizes = [float(xp.max(xp.abs(part))) for part in (vectors[:, d:], vectors[:, :d])]
         self.scale = sizes[0] / (sizes[1] or 1.0) or 1.0
@@ -74,21 +71,10 @@ class LocalMetricIndex:
     def search(
         self, Q: Array, weights: Array, n_neighbors: int, own: Array | None = None
     ) -> tuple[Array, Array]:
-        """The nearest training instances under each query's own metric.
+        """Squared distances and indices of the nearest instances under each query's own metric.
 
-        Between equal distances the Euclidean order decides; where the metric vanishes, all are.
-
-        Parameters
-        ----------
-        Q : (q, d) array
-        weights : (q, m) array
-        n_neighbors : int
-        own : (q,) integer array; query i is training instance own[i], which is left out
-
-        Returns
-        -------
-        squared_distances : (q, n_neighbors) float64 array
-        indices : (q, n_neighbors) integer array
+        Equal distances are in Euclidean order; where the metric vanishes, all are equal. The
+        other arguments are those of ``InnerProductIndex.search``.
         """
         xp = namespace(Q)
         curved = self.curved(weights)
@@ -111,13 +97,13 @@ class LocalMetricIndex:
         return self.index.nearest(*self.inner_products(Q, weights, n_neighbors))
 
     def curved(self, weights: Array) -> Array:
-        """Where the metric does not vanish: its trace is more than rounding leaves of the bases."""
+        """Where the metric does not vanish."""
         return ~vanishing(weights, self._traces)
 
     def inner_products(
         self, Q: Array, weights: Array, n_neighbors: int
     ) -> tuple[Array, int, PairwiseDistances]:
-        """What the index wants to know."""
+        """The arguments of the index: query vectors, number of neighbours, exact distances."""
         vectors = query_vectors(Q - self.center, weights, self._M64)
         vectors[:, Q.shape[1] :] *= self.scale
 
@@ -127,7 +113,7 @@ class LocalMetricIndex:
         return vectors, n_neighbors, distances
 
     def distances(self, Q: Array, weights: Array, columns: Array) -> Measured:
-        """Between each query and (q, c) instances."""
+        """Exact distances between each query and (q, c) instances."""
         xp = namespace(Q)
         traces = xp.astype(weights, self._traces.dtype, copy=False) @ self._traces
         squared = local_pairs(Q, weights, self.M, self.X, columns)
@@ -143,12 +129,7 @@ class ApproximateMetricIndex:
     """``LocalMetricIndex`` by a walk along a navigable graph: fast, not exact.
 
     The inner products become Euclidean distances in one more dimension. What the walk finds is
-    measured exactly, so distances are right and only neighbours may be missed.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    M : (m, d, d) array
+    measured exactly, so distances are right, but neighbours may be missed.
     """
 
     def __init__(self, X: np.ndarray, M: np.ndarray) -> None:
@@ -160,14 +141,14 @@ class ApproximateMetricIndex:
     def search(
         self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As ``LocalMetricIndex.search``; where the metric vanishes, exactly as that."""
+        """As in ``LocalMetricIndex``; exact if a metric vanishes."""
         if not self.exact.curved(weights).all():
             return self.exact.search(Q, weights, n_neighbors, own)
         vectors, _, distances = self.exact.inner_products(Q, weights, n_neighbors)
         norms = np.sqrt(row_dot(vectors, vectors))[:, None]
         units = vectors / np.where(norms > 0.0, norms, 1.0)
         found = self._graph.candidates(
-            self._reduction.query_vectors(units), n_neighbors + _SPARE_CANDIDATES
+            self._reduction.query_vectors(units), n_neighbors + SPARE_CANDIDATES
         )
         near = distances(np.arange(len(Q)), found)
         if own is not None:
@@ -175,22 +156,16 @@ class ApproximateMetricIndex:
         return sorted_prefix(near, found, n_neighbors)
 
     def nearest(self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int) -> np.ndarray:
-        """As ``LocalMetricIndex.nearest``."""
+        """The neighbours of ``search``."""
         return self.search(Q, weights, n_neighbors)[1]
 
 
 class TrainingMetricIndex:
     """Training instances ready for exact search under their own metrics, M_g of their group g.
 
-    The roles are turned round: d^2 = q_g(x) - <(2 M_g x_j, -x_j^T M_g x_j), (x, 1)> with
+    The roles are reversed: d^2 = q_g(x) - <(2 M_g x_j, -x_j^T M_g x_j), (x, 1)> with
     q_g(x) = x^T M_g x, so the index vectors are (2 M_g x_j, -e_g, -x_j^T M_g x_j) and the query
-    vectors (x, q(x), 1).
-
-    Parameters
-    ----------
-    X : (n, d) array
-    groups : (n,) integer array
-    M : (m, d, d) array
+    vectors (x, q(x), 1). The groups are an (n,) integer array.
     """
 
     def __init__(self, X: np.ndarray, groups: np.ndarray, M: np.ndarray) -> None:
@@ -207,7 +182,7 @@ class TrainingMetricIndex:
     def search(
         self, Q: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The nearest training instances, as in ``LocalMetricIndex.search``."""
+        """Squared distances and indices of the nearest instances, as in ``LocalMetricIndex``."""
         vectors = index_vectors(Q - self.center, self.M.astype(np.float64))
         vectors = np.column_stack([vectors, np.ones(len(Q))])
 
@@ -225,17 +200,13 @@ class TrainingMetricIndex:
 class OwnMetricIndex:
     """Training instances ready for exact search where every query has a matrix of its own.
 
-    No inner product of few dimensions serves all queries at once. With l the leading eigenvectors
-    of a query's matrix, p their share of a difference and lambda the least eigenvalue,
+    No inner product of few dimensions serves all queries at once. With p_l the component of a
+    difference along the leading eigenvector l of a query's matrix and lambda the least eigenvalue,
 
-        d^2 >= sum_l (lambda_l - lambda) p_l^2 + lambda ||x_j - x||^2,
+        d^2 >= sum_l (lambda_l - lambda) p_l^2 + lambda ||x_j - x||^2
 
-    a lower bound on all distances for a fraction of n d^2 operations; the definition is left for
-    the instances that the bound cannot exclude.
-
-    Parameters
-    ----------
-    X : (n, d) array
+    is a lower bound on all distances that takes a fraction of n d^2 operations; only instances that
+    it cannot exclude are measured.
     """
 
     def __init__(self, X: np.ndarray) -> None:
@@ -248,20 +219,12 @@ class OwnMetricIndex:
     def search(
         self, Q: np.ndarray, metrics: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances and numbers of the nearest instances, nearest first.
-
-        Parameters
-        ----------
-        Q : (q, d) array
-        metrics : (q, d, d) array
-        n_neighbors : int
-        own : (q,) integer array of the training instances that the queries are, or None
-        """
+        """Squared distances and indices of the nearest instances under (q, d, d) metrics."""
         squared = np.empty((len(Q), n_neighbors))
         indices = np.empty((len(Q), n_neighbors), dtype=np.int64)
-        everyone = np.arange(len(self.X))
+        all_rows = np.arange(len(self.X))
         for i, (x, M) in enumerate(zip(Q - self.center, metrics, strict=True)):
-            others = everyone if own is None else np.delete(everyone, own[i])
+            others = all_rows if own is None else np.delete(all_rows, own[i])
             near = self._not_excluded(x, M, n_neighbors, others)
             found = sorted_prefix(self._distances(x, M, near), near[None], n_neighbors)
             squared[i], indices[i] = (part[0] for part in found)
@@ -281,7 +244,7 @@ class OwnMetricIndex:
         bound = (row_dot(projected, projected) + least * euclidean)[others]
         promising = np.argpartition(bound, k - 1)[:k]
         within = float(self._distances(x, M, others[promising]).squared.max())
-        # What rounding may add to the bound: its terms are of this size before they cancel.
+        # The terms of the bound are of this size before they cancel, and so is its rounding.
         size = max(eigenvalues[-1], 0.0) * (self.radius + np.sqrt(x @ x)) ** 2
         near = bound <= within + 16.0 * d * float(np.finfo(np.float64).eps) * size
         near[promising] = True
@@ -302,7 +265,7 @@ def _take(own: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
 
 
 def vote(neighbor_labels: Array, n_classes: int) -> Array:
-    """Share of the neighbours in each class: (q, k) labels -> (q, n_classes) float64."""
+    """The share of the neighbours in each class: (q, k) labels -> (q, n_classes) float64."""
     xp, (n_queries, k) = namespace(neighbor_labels), neighbor_labels.shape
     place = device(neighbor_labels)
     flat = xp.arange(n_queries, device=place)[:, None] * n_classes + neighbor_labels

@@ -29,20 +29,19 @@ def neighbor_triplets(neighbors: Neighbors, n_targets: int, n_impostors: int) ->
 
 
 def cross_triplets(targets: np.ndarray, impostors: np.ndarray) -> Triplets:
-    """Every target of an instance against every impostor of it; -1 marks an absent neighbour."""
-    rows, columns = np.nonzero(impostors >= 0)
-    return triplets_of_pairs(targets, np.column_stack([rows, impostors[rows, columns]]))
+    """Every target of an instance with every impostor of it; -1 marks an absent neighbour."""
+    return triplets_of_pairs(targets, neighbor_pairs(impostors))
 
 
 def triplets_of_pairs(targets: np.ndarray, impostor_pairs: np.ndarray) -> Triplets:
-    """Every impostor pair (i, k) against every target of i, in the order of the impostor pairs.
+    """Every impostor pair (i, k) with every target of i, in the order of the impostor pairs.
 
     Parameters
     ----------
     targets : (n, n_targets) integer array, -1 where absent
     impostor_pairs : (n_impostor_pairs, 2) integer array of rows (i, k)
     """
-    pairs = target_pairs(targets)
+    pairs = neighbor_pairs(targets)
     target_ids = np.full(targets.shape, -1, dtype=np.int64)
     target_ids[targets >= 0] = np.arange(len(pairs))
     ids = target_ids[impostor_pairs[:, 0]]
@@ -56,10 +55,10 @@ def triplets_of_pairs(targets: np.ndarray, impostor_pairs: np.ndarray) -> Triple
     )
 
 
-def target_pairs(targets: np.ndarray) -> np.ndarray:
-    """Rows (i, j) of every target that is there, in the order of the instances."""
-    rows, columns = np.nonzero(targets >= 0)
-    return np.column_stack([rows, targets[rows, columns]])
+def neighbor_pairs(neighbors: np.ndarray) -> np.ndarray:
+    """Rows (i, j) for every neighbour j of i, in the order of i; -1 marks an absent neighbour."""
+    rows, columns = np.nonzero(neighbors >= 0)
+    return np.column_stack([rows, neighbors[rows, columns]])
 
 
 def check_targets(y: np.ndarray) -> None:

@@ -39,13 +39,13 @@ from plml.solvers.quadratic import accelerated
 from plml.solvers.simplex_rows import RowQuadratics, minimize_rows
 from plml.stages.graph import local_scales, n_nearest, self_tuning_similarity
 
-#: Elements of W in a block of rows: they stay in the cache.
+#: Elements of W in a block of rows, so that it stays in the cache.
 _BLOCK_ELEMENTS = 2**17
-#: Operations of an iteration below which single precision saves nothing worth its rounding.
+#: Operations per iteration below which the time single precision saves is not worth its rounding.
 _SMALL = 2**20
 #: The gap down to which single precision is trusted.
 _SINGLE_PRECISION_TOL = 1e-4
-#: Elements of W from which on threads share an iteration.
+#: Elements of W above which threads share an iteration.
 _WORTH_SHARING = 2**18
 
 
@@ -147,7 +147,7 @@ class WeightProblem:
         return 1e-15 < largest < 1e15
 
     def project(self, W: Array) -> Array:
-        """Rows onto the simplex."""
+        """The nearest matrix whose rows are on the simplex."""
         return project_simplex(W)
 
     def evaluate(self, W: Array) -> Evaluation:
@@ -167,19 +167,19 @@ class WeightProblem:
 
     @cached_property
     def floor(self) -> float:
-        """What rounding leaves of G where it vanishes."""
+        """The size of g after rounding where it vanishes."""
         return fetch(total(self._row_floors()))[0]
 
     @cached_property
     def total_constant(self) -> Array:
-        """sum_i of the constants of the rows."""
+        """The sum of the constants of the rows."""
         return total(self.constant)
 
     def _row_gaps(self, W: Array, gradient: Array) -> Array:
         return row_dot(gradient, W) - namespace(gradient).min(gradient, axis=1)
 
     def _row_floors(self) -> Array:
-        """G >= 0; where it vanishes (all rows equal) rounding of this size is all that is left."""
+        """Where g >= 0 vanishes (all rows equal), only rounding of this size is left."""
         xp = namespace(self.B)
         scale = self.constant + xp.sum(xp.abs(self.B), axis=1)
         return np.finfo(float).eps * scale + np.finfo(float).tiny
@@ -189,9 +189,9 @@ class QueryWeightProblem(WeightProblem):
     """Equation 4 for new points, given the weights of the training instances.
 
     A new point x joins the graph with edges to its nearest training instances; with their
-    weights fixed, lambda_2 tr(W^T L W) becomes lambda_2 sum_j S_xj ||w - W_j||^2. The queries do
-    not touch each other, so the gap is that of the worst of them: no query's weights are less
-    accurate for the company it keeps.
+    weights fixed, lambda_2 tr(W^T L W) becomes lambda_2 sum_j S_xj ||w - W_j||^2. The queries are
+    independent of each other, so the gap is the largest of them: the weights of a query are as
+    accurate as if it were alone.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class QueryWeightProblem(WeightProblem):
         return xp.max(gaps / xp.maximum(values, self._row_floors()))
 
     def rows(self) -> RowQuadratics:
-        """The problems of the queries, one by one."""
+        """One problem for every query."""
         degrees = like(self.laplacian.diagonal()[:, None], self.B)
         return RowQuadratics(
             self.A, self.smoothness * degrees, self.B, self.constant, self._row_floors()
@@ -235,9 +235,9 @@ class QueryWeightProblem(WeightProblem):
 
 
 class RowWeightProblem:
-    """A ``WeightProblem`` as the solver for quadratics wants it, a block of rows at a time.
+    """A ``WeightProblem`` in the form of a ``RowQuadratic``, one block of rows at a time.
 
-    L <= 2 D with D its diagonal (L = D where there are no edges), so 2 ||A|| + 4 lambda_2 D_i
+    L <= 2 D with D its diagonal (L = D if there are no edges), so 2 ||A|| + 4 lambda_2 D_i
     majorises row i: points with few or weak edges take longer steps.
 
     Parameters
@@ -251,7 +251,7 @@ class RowWeightProblem:
         xp = namespace(problem.B)
         self.problem = problem
         n, m = problem.B.shape
-        # Handing work over takes longer than doing it where there is little.
+        # A little work is done sooner than it is handed to threads.
         self.team = team_for(problem.B, team) if n * m > _WORTH_SHARING else SERIAL
         self.A = xp.astype(problem.A, dtype)
         self.linear = xp.astype(problem.B, dtype)
@@ -278,7 +278,7 @@ class RowWeightProblem:
         return self.blocks[0].stop
 
     def project_rows(self, v: Array, hint: Array) -> Array:
-        """Onto the simplex; the hint is the threshold."""
+        """Project rows onto the simplex; the hint is the threshold."""
         return project_simplex(v) if is_tensor(v) else project_simplex_from(v, hint)
 
     def value_and_gap(self, x: Array, product: Array) -> tuple[Array, Array]:
@@ -300,26 +300,17 @@ def learn_weights(
 ) -> Solution:
     """W with a relative Frank-Wolfe gap of at most ``tol``.
 
-    ``solver="fista"`` is Algorithm 1 as printed. ``"auto"`` takes the steps from the spectrum,
-    longer ones where the graph is thin, and restarts the momentum; float32 for as long as that
+    ``solver="fista"`` is Algorithm 1 as printed. ``"auto"`` derives the steps from the spectrum,
+    longer ones where the graph is thin, and restarts the momentum; it uses float32 as long as that
     suffices.
     """
     if solver == "fista":
-        part = checkpoint.solver("weights")
+        options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback}
         with one_blas_thread():  # n x m x m products
-            return part.finished() or part.finish(
-                fista(
-                    problem,
-                    problem.start(),
-                    tol=tol,
-                    max_iter=max_iter,
-                    callback=callback,
-                    checkpoint=part,
-                )
-            )
+            return checkpoint.solver("weights").run(fista, problem, problem.start(), **options)
     if is_tensor(problem.B) or problem.B.size <= _WORTH_SHARING:
         return _in_phases(problem, tol, max_iter, callback, checkpoint)
-    # Neighbours of a row lie near it in memory, and what was just read is still in the cache.
+    # Keep the neighbours of a row near it in memory, so that they are still in the cache.
     order = np.argsort(problem.nearest_anchor, kind="stable")
     solution = _in_phases(problem.reordered(order), tol, max_iter, callback, checkpoint)
     return solution._replace(x=solution.x[np.argsort(order)])
@@ -332,7 +323,7 @@ def _in_phases(
     callback: Callback | None,
     checkpoint: Checkpointer,
 ) -> Solution:
-    """In single precision for as long as it suffices, then in double precision."""
+    """``learn_weights`` in single precision as long as it suffices, then in double precision."""
     xp, (n, m) = namespace(problem.B), problem.B.shape
     phases = [(xp.float32, max(0.99 * tol, _SINGLE_PRECISION_TOL)), (xp.float64, tol)]
     if not problem.fits_single_precision() or n * m * m < _SMALL:
@@ -343,17 +334,14 @@ def _in_phases(
             start = solution.x
             if solution.history:
                 start = project_simplex(xp.astype(start, dtype))
-            part = checkpoint.solver(f"weights in {dtype_name(dtype)}")
-            later = part.finished() or part.finish(
-                accelerated(
-                    RowWeightProblem(problem, dtype, threads),
-                    xp.astype(start, dtype),
-                    tol=goal,
-                    # No iteration where the certificate of the last precision closes as well.
-                    max_iter=0 if solution.interrupted else max_iter - solution.n_iter,
-                    callback=counting_on(callback, solution),
-                    checkpoint=part,
-                )
+            later = checkpoint.solver(f"weights in {dtype_name(dtype)}").run(
+                accelerated,
+                RowWeightProblem(problem, dtype, threads),
+                xp.astype(start, dtype),
+                tol=goal,
+                # After an interruption only the certificate is computed.
+                max_iter=0 if solution.interrupted else max_iter - solution.n_iter,
+                callback=counting_on(callback, solution),
             )
             solution = solution.followed_by(later._replace(x=like(later.x, start, dtype)))
     return solution
@@ -362,10 +350,10 @@ def _in_phases(
 def learn_query_weights(
     problem: QueryWeightProblem, tol: float, max_iter: int
 ) -> tuple[Array, float]:
-    """W of new points and the largest relative gap of a point.
+    """W of new points, and the largest relative gap of a point.
 
-    Every point is solved by itself, and far more tightly than ``tol``: its weights depend neither
-    on its company nor on where the solver stops.
+    Every point is solved independently, and far more tightly than ``tol``: its weights depend
+    neither on the other points nor on where the solver stops.
     """
     W, gaps = minimize_rows(problem.rows(), 1e-3 * tol, max_iter)
     return W, float(namespace(gaps).max(gaps))

@@ -11,13 +11,14 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from plml import PLML, PLMLCV
-from plml.tables.columns import Columns, listed, pandas
+from plml.backend.progress import stage
+from plml.estimators.plml import PLML
+from plml.estimators.plml_cv import PLMLCV
 from plml.inspection.explanation import Explanation
 from plml.io.files import write
 from plml.io.model_files import read_record, write_record
 from plml.preprocessing import MeanNormScaler
-from plml.backend.progress import stage
+from plml.tables.columns import Columns, listed, pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,9 +70,9 @@ class Model:
         Returns
         -------
         explanation : in the features of the classifier
-        parts : one row a case and column: the values here and there, and the part of the column
+        parts : one row per case and column: the values here and there, and the part of the column
             in the squared local distance
-        importance : one row a column: its share of the metric here and on average
+        importance : one row per column: its share of the metric here and on average
         """
         found = self.classifier.explain(self.prepared(row, name), cases)
         here = self.columns.tidy(row, name)

@@ -1,0 +1,100 @@
+"""``regularization`` selected for a classifier of the pipeline, as ``PLMLCV`` does for ``PLML``."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from plml.backend.arrays import to_available_device
+from plml.estimators._large_margin import LargeMarginClassifier
+from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
+from plml.ops.span import inside, span_of
+from plml.stages.run import Run
+from plml.stages.triplets import check_targets
+
+
+class RegularizationCV(ClassifierMixin, BaseEstimator):
+    """A large-margin classifier whose ``regularization`` is selected by cross-validation.
+
+    Parameters
+    ----------
+    estimator : SML or CBLML
+        Its own ``regularization`` is not looked at.
+    regularizations : sequence of float
+        Values to select from.
+    cv : int, splitter or iterable
+        scikit-learn's meaning.
+    selection_tol : float
+        Relative gap within the folds.
+    n_jobs : int or None
+        Folds at the same time.
+
+    Attributes
+    ----------
+    estimator_ : fitted to all rows at the selected value
+    best_regularization_, best_score_, cv_results_
+        As in ``PLMLCV``.
+    classes_ : (n_classes,) array
+    """
+
+    def __init__(
+        self,
+        estimator: LargeMarginClassifier,
+        *,
+        regularizations: Sequence[float] = REGULARIZATIONS,
+        cv: Any = 2,
+        selection_tol: float = 1e-2,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.regularizations = regularizations
+        self.cv = cv
+        self.selection_tol = selection_tol
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Select on the rows of X alone, then fit to all of them.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array or data frame
+        y : (n_samples,) class labels
+        """
+        model = clone(self.estimator)
+        model._validate_params()
+        rows, codes = model._validated(X, y)
+        check_targets(codes)
+        run = Run(n_jobs=self.n_jobs, memory=model.working_memory, verbose=model.verbose)
+        with run.shown():
+            rows = to_available_device(rows, model.device)
+            selection = select_regularization(
+                model._recipe(),
+                inside(rows, span_of(rows)),
+                codes,
+                self.regularizations,
+                n_neighbors=model.n_neighbors,
+                classes=model.classes_,
+                cv=self.cv,
+                tol=self.selection_tol,
+                run=run,
+            )
+            chosen = clone(self.estimator).set_params(regularization=selection.regularization)
+            with run.stage(FINAL_FIT):
+                self.estimator_ = chosen.fit(X, y)
+        self.best_regularization_ = selection.regularization
+        self.best_score_ = selection.score
+        self.cv_results_ = selection.results
+        self.classes_ = self.estimator_.classes_
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predictions of ``estimator_``.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict(X)

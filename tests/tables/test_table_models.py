@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+from plml import tables
+
+
+@pytest.fixture(scope="module")
+def wine():
+    """With a category of its own, and names as labels."""
+    data = load_wine(as_frame=True)
+    table = data.data.copy()
+    table["cellar"] = np.where(np.arange(len(table)) % 3 == 0, "north", "south")
+    table["grape"] = np.array(["barolo", "grignolino", "barbera"])[data.target]
+    return table.sample(frac=1.0, random_state=0).reset_index(drop=True)
+
+
+def test_a_saved_model_predicts_the_same(wine, tmp_path):
+    train, test = wine[:120], wine[120:]
+    options = {"regularization": 1.0, "n_bases": 4, "random_state": 0}
+    fitted = tables.fit(train, "grape", "train.csv", **options)
+    fitted.save(tmp_path / "model.skops")
+    tables.write_table(test, tmp_path / "test.csv")
+    model = tables.load(tmp_path / "model.skops")
+    table = tables.read_table(tmp_path / "test.csv")
+    rows = model.prepared(table, "test.csv")
+    direct = model.pipeline.predict(model.columns.tidy(table, "test.csv"))
+    np.testing.assert_array_equal(model.classifier.predict(rows), direct)
+    assert "cellar_north" in list(rows.columns)
+    np.testing.assert_array_equal(direct, fitted.classifier.predict(rows))
+    assert np.mean(direct == model.labels(table, "test.csv")) > 0.9
+
+
+def test_an_explanation_is_in_the_columns_and_units_of_the_table(wine):
+    train, test = wine[:120], wine[120:]
+    model = tables.fit(train, "grape", "train.csv", regularization=1.0, n_bases=4, random_state=0)
+    found, parts, importance = model.explain(test[:1], "test.csv", 2)
+    assert set(parts["column"]) == set(importance["column"]) == set(wine.columns) - {"grape"}
+    np.testing.assert_allclose(parts.groupby("rank")["part"].sum(), found.squared_distances[0])
+    for case in parts.itertuples():
+        there = train.iloc[case.training_row][case.column]
+        value = test.iloc[0][case.column]
+        if case.column == "cellar":
+            assert (case.value, case.case_value) == (value, there)
+        else:
+            assert case.value == pytest.approx(value)
+            assert case.case_value == pytest.approx(there, abs=1e-6)
