@@ -2,21 +2,21 @@
 
     python benchmarks/dask_fit.py [--out results/dask.json] same letter mnist [--tol 1e-5]
     python benchmarks/dask_fit.py overhead [--rows 200000 400000]
-    python benchmarks/dask_fit.py bytes [--sizes 12500 25000 50000] [--landmarks 10000]
+    python benchmarks/dask_fit.py bytes [--sizes 12500 25000 50000]
     python benchmarks/dask_fit.py landmarks mnist [--numbers 30000 15000 7500]
     python benchmarks/dask_fit.py --out results/dask.json model
 
 ``same``: with exact neighbours the objective and the predictions of the two, at a gap of 1e-5; with
 the distributed graph (nearest cells) the accuracy, at the default gap. ``overhead``: seconds of
 both on a mixture of Gaussians that is in memory, one after the other on the same two cores.
-``bytes``: what an iteration of stage 1 and of stage 2 moves between the workers, at several sizes,
-with stage 1 on all rows and on as many landmarks at every size. ``landmarks``: what stage 1 loses
-when it is learned on some of the rows.
-``model``: what these measurements predict for 10^8 rows, 256 features and 100 workers.
+``bytes``: what workers send in an iteration of stage 2, at several sizes. ``landmarks``: what
+stage 1 loses when it is learned on some of the rows. ``model``: what these measurements predict for
+10^8 rows, 256 features and 100 workers.
 """
 
 import argparse
 import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -30,11 +30,13 @@ from sklearn.preprocessing import StandardScaler
 import synthetic
 from plml import PLML
 from plml.dask import fit
+from plml.dask.fitting import fit_on_cluster
 from plml.dask.landmarks import FEWEST_LANDMARKS, MOST_LANDMARKS
 from plml.io.files import write_atomically
 from plml.stages.graph import find_graph, graph_laplacian, similarity_graph
 from plml.stages.neighbors import ExactNeighbors
-from plml.stages.pipeline import METRICS, WEIGHTS
+from plml.stages.pipeline import METRICS, Settings, SmoothWeighting
+from plml.stages.run import Run
 from plml.stages.weights import WeightProblem
 from plml_study import datasets
 from plml_study.records import provenance
@@ -171,32 +173,24 @@ def overhead(n: int) -> dict[str, Any]:
 
 
 class Traffic:
-    """Bytes between workers at the certified iterations of a stage: a callback of scikit-learn."""
-
-    max_propagation_depth = None
+    """Bytes that workers have sent at the certified iterations of a stage."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.seen: dict[str, list[tuple[int, int, float]]] = {}
 
-    def setup(self, estimator: Any, context: Any) -> None:
-        """Nothing."""
+    @contextmanager
+    def observe(self, stage: str, show: Callable[[Any], bool]) -> Iterator[Callable[[Any], bool]]:
+        """The callback of a solver, as ``Run`` wants it."""
+        yield lambda record: (self.note(stage, record.iteration), show(record))[1]
 
-    def teardown(self, estimator: Any, context: Any) -> None:
-        """Nothing."""
+    def note(self, stage: str, iteration: int) -> None:
+        """What has been sent so far."""
+        sent = self.client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
+        entry = (iteration, sum(sent.values()), perf_counter())
+        self.seen.setdefault(stage, []).append(entry)
 
-    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """Nothing."""
-
-    def on_fit_task_end(self, estimator: Any, context: Any, *, metadata: Any = None) -> None:
-        """What has been moved so far."""
-        if context.task_name != "iteration":
-            return
-        moved = self.client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
-        entry = (metadata["iteration"], sum(moved.values()), perf_counter())
-        self.seen.setdefault(context.parent.task_name, []).append(entry)
-
-    def an_iteration(self, stage: str) -> dict[str, float]:
+    def per_iteration(self, stage: str) -> dict[str, float]:
         """Between the first and the last look."""
         (first, bytes_before, begun), (last, bytes_after, ended) = (
             self.seen[stage][number] for number in (1, -1)
@@ -205,20 +199,23 @@ class Traffic:
         return {"bytes": (bytes_after - bytes_before) / n, "seconds": (ended - begun) / n}
 
 
-def traffic(n: int, n_landmarks: int) -> dict[str, Any]:
+def traffic(n: int) -> dict[str, Any]:
     """Of one fit."""
     X, y = synthetic.mixture(n)
     with two_workers() as client:
         watch = Traffic(client)
-        model = mixture_model(n).set_callbacks(watch)
-        fit(model, *blocks(X, y), n_landmarks=n_landmarks)
-    m, d = len(model.basis_metrics_), X.shape[1]
+        fitted = fit_on_cluster(
+            *blocks(X, y),
+            SmoothWeighting(random_state=0),
+            Settings(regularization=n / 10_000),
+            Run(observe=watch.observe),
+            neighbor_search="approximate",
+        )
+        m, d = len(fitted.learned.metrics.M), X.shape[1]
     return {
         "rows": n,
-        "landmarks": min(n, n_landmarks),
         "features": d,
-        "stage_1": watch.an_iteration(WEIGHTS),
-        "stage_2": watch.an_iteration(METRICS),
+        "stage_2": watch.per_iteration(METRICS),
         "m_d_d_float64_bytes": 8 * m * d * d,
     }
 
@@ -233,8 +230,9 @@ BASIS = 200_000
 #: the operator, gammas and gradients of two points in float64, ten pairs of vectors in float32.
 ROW_BYTES = 6 * 64 + 9 * 24 + 4 * 9 * 8 + 20 * 9 * 4
 HALO = 1.3  # rows of a shard with those that it reads of others, more where shards are small
-#: Stage 1 is on landmarks; each is on a border, and four other shards read its weights (float32).
-LANDMARK_SHARDS, READERS = MOST_LANDMARKS // FEWEST_LANDMARKS, 4
+LANDMARK_SHARDS = MOST_LANDMARKS // FEWEST_LANDMARKS
+#: Neighbours of a landmark, squared distance and number each, and what else goes to the driver.
+LANDMARK_BYTES = 16 * 7 + 8 * (BASES + 2)
 #: Sums that a task adds up.
 FAN = 8
 
@@ -245,8 +243,9 @@ def predicted(known: dict[str, Any]) -> dict[str, Any]:
     Core seconds per row and iteration are those measured; products grow with d^2, searches with
     d sqrt(n), the rest not at all. Messages take the network's time for their bytes and the
     scheduler's for their number. All rows are searched twice, among all and among the landmarks;
-    in the worst case every shard looks into every other. A worker holds its rows in float32 with
-    their weights, and both again with those it reads of others in the operator of stage 2.
+    in the worst case every shard looks into every other. Stage 1 is on the driver, which is a
+    machine like the workers. A worker holds its rows in float32 with their weights, and both again
+    with those it reads of others in the operator of stage 2.
     """
     run = known["overhead"][str(BASIS)]
     n, d = run["rows"], run["features"]
@@ -256,27 +255,27 @@ def predicted(known: dict[str, Any]) -> dict[str, Any]:
     a_row = {name: 2.0 * value / n for name, value in (*seconds.items(), ("search", rest))}
     cores = WORKERS * CORES
     wide = FEATURES / d
-    border = READERS * 4.0 * BASES * FEWEST_LANDMARKS
     sums = 8.0 * BASES * FEATURES**2
-    weights = a_row["weights"] / n_weights * FEWEST_LANDMARKS
-    weights += border / NETWORK + 3.4 * LANDMARK_SHARDS * TASK
+    weights = a_row["weights"] / n_weights * MOST_LANDMARKS / CORES
+    to_driver = MOST_LANDMARKS * LANDMARK_BYTES
     extension = a_row["weights"] * ROWS / cores
     metrics = a_row["metrics"] / n_metrics * wide**2 * ROWS / cores
     levels = np.ceil(np.log(SHARDS) / np.log(FAN))
-    metrics += (FAN * (levels + 1) + np.log2(WORKERS)) * sums / NETWORK + 7 * SHARDS * TASK
+    metrics += (FAN * levels + 2 + np.log2(WORKERS)) * sums / NETWORK + 6.2 * SHARDS * TASK
     search = 2.0 * a_row["search"] * wide * np.sqrt(ROWS / n) * ROWS / cores
     search += 2 * SHARDS * (SHARDS + LANDMARK_SHARDS) * TASK
     a_copy = 4.0 * (FEATURES + BASES)
+    whole = search + extension + n_weights * weights + to_driver / NETWORK + n_metrics * metrics
     return {
         "searches_seconds": search,
         "extension_seconds": extension,
         "stage_1_seconds_an_iteration": weights,
-        "stage_1_megabytes_a_shard_and_iteration": border / 1e6,
+        "stage_1_megabytes_to_the_driver": to_driver / 1e6,
         "stage_2_seconds_an_evaluation": metrics,
         "stage_2_megabytes_a_sum": sums / 1e6,
         "gigabytes_a_worker": ROWS / WORKERS * (a_copy + HALO * (a_copy + ROW_BYTES)) / 1e9,
         "iterations": [n_weights, n_metrics],
-        "fit_hours": (search + extension + n_weights * weights + n_metrics * metrics) / 3600,
+        "fit_hours": whole / 3600,
     }
 
 
@@ -292,7 +291,6 @@ def main() -> None:
     command.add_argument("--rows", type=int, nargs="+", default=[BASIS])
     command = what.add_parser("bytes")
     command.add_argument("--sizes", type=int, nargs="+", default=[12_500, 25_000, 50_000])
-    command.add_argument("--landmarks", type=int, default=10_000)
     command = what.add_parser("landmarks")
     command.add_argument("name")
     command.add_argument("--numbers", type=int, nargs="+", default=[30_000, 15_000, 7_500])
@@ -310,10 +308,9 @@ def main() -> None:
         keep(options, predicted(json.loads(options.out.read_text())))
     else:
         found = []
-        for few in (max(options.sizes), options.landmarks):
-            for n in options.sizes:
-                found.append(traffic(n, few))
-                keep(options, found)
+        for n in options.sizes:
+            found.append(traffic(n))
+            keep(options, found)
 
 
 def keep(options: argparse.Namespace, found: Any) -> None:

@@ -129,7 +129,7 @@ def measure(place: Path) -> dict[str, Any]:
         "iterations": [model.weights_n_iter_, model.n_iter_],
         "gaps": [model.weights_gap_, model.dual_gap_],
         "recall": model.neighbor_recall_,
-        "shards": len(model._sharded.side.shards),
+        "shards": len(model._training.shards),
     }
 
 

@@ -13,15 +13,8 @@ from distributed import Client, LocalCluster, default_client
 from plml import PLML
 from plml.dask import collect, fit
 from plml.dask.cluster import Cluster
-from plml.dask.sharded_metric import (
-    contenders_in,
-    neighborhood_in,
-    training_squares,
-    voters_among,
-    weights_from,
-)
 from plml.dask.sharded_stages import ShardedStages, sampled_rows
-from plml.dask.shards import Shard, make_shards
+from plml.dask.shards import make_shards
 from plml.dask.sums import stacked
 from plml.dask.training_blocks import read_table
 from plml.solvers.problem import NO_CHECKPOINT
@@ -115,37 +108,6 @@ class TestQueries:
                 warnings.simplefilter("always")
                 dask.compute(getattr(its, method)(queries), scheduler="sync")
             assert {str(warning.message) for warning in seen} == expected
-
-    def test_weights_from_shards_with_fewer_rows_than_neighbors(self):
-        """Equation 4 on one machine, and from twenty shards of three rows."""
-        table = frame(60)
-        X, y = table[NAMES].to_numpy(), (table["label"] == "up").to_numpy().astype(int)
-        here = PLML(**QUICK, query_weights="optimize").fit(X, y)
-        Q, rule = X[:20] + 0.3, here._metric.rule.rule
-        near = [
-            neighborhood_in(Q, Shard(X[i], y[i], i, 0 * i), here.weights_[i], here._scales[i], 7)
-            for i in np.array_split(np.arange(60), 20)
-        ]
-        found = weights_from(Q, near, rule.n_near, rule)
-        np.testing.assert_allclose(found, here.local_weights(Q), atol=1e-8)
-
-    def test_equal_distances_go_to_the_euclidean_order(self):
-        """Between shards as within one: rows at distance zero under a singular metric."""
-        rng = np.random.default_rng(0)
-        X, y = rng.integers(0, 3, size=(300, 4)).astype(float), np.arange(300) % 2
-        M = np.diag([1.0, 0.0, 0.0, 0.0])[None]
-        rows = rng.permutation(300)  # the shards hold neighbouring rows, in no order of the user
-        shards = [Shard(X[i], y[i], i, 0 * i) for i in np.array_split(rows, 4)]
-        near = [
-            contenders_in(X[:30], np.ones((30, 1)), shard, training_squares(shard, M), M, 7)
-            for shard in shards
-        ]
-        found = voters_among(near, 7)
-        np.testing.assert_array_equal(found.squared, 0.0)
-        for i in range(30):
-            squared = (X - X[i]) ** 2
-            expected = np.lexsort((np.arange(300), squared.sum(axis=1), squared[:, 0]))[:7]
-            np.testing.assert_array_equal(found.rows[i], expected)
 
 
 def test_flat_metrics_in_small_units(client):

@@ -25,6 +25,7 @@ class ShardedFit(NamedTuple):
     """The outcome of the pipeline, and where its training data is."""
 
     learned: Learned  # its weights a Dask array in the order of the user, its scales remote
+    rows: Any  # RemoteRows, for any array of the training rows
     table: TrainingBlocks  # what is known of all rows; the blocks themselves are gone
     training: TrainingShards
 
@@ -87,10 +88,14 @@ def fit_on_cluster(
     training = TrainingShards(
         cluster.client, shards.parts, weights.weights, weights.scales, tuple(table.sizes)
     )
+    rows = RemoteRows(table.n_rows)
     in_order = training.weights_in_order(len(weights.anchors), table.dtype)
-    remote = weights._replace(weights=in_order, scales=RemoteRows(table.n_rows))
-    metrics = learned.metrics._replace(gamma=None)  # no longer needed on the cluster
-    return ShardedFit(Learned(remote, metrics, learned.recall), table, training)
+    learned = Learned(
+        weights._replace(weights=in_order, scales=rows),
+        learned.metrics._replace(gamma=None),  # no longer needed on the cluster
+        learned.recall,
+    )
+    return ShardedFit(learned, rows, table, training)
 
 
 def _check_count(name: str, value: Any, least: int) -> None:

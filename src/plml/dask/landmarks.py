@@ -54,9 +54,9 @@ def choose_landmarks(
         cluster.submit(stacked, [pieces[s] for s in run], on=worker)
         for run, worker in zip(runs, workers, strict=True)
     ]
-    few = laid_out(
-        cluster, parts, workers, shards.centers, run_of[shards.shard_of_cell], shards.scaling
-    )
+    quantizer = shards.quantizer
+    quantizer = quantizer._replace(shard_of_cell=run_of[quantizer.shard_of_cell])
+    few = laid_out(cluster, parts, workers, quantizer)
     return Landmarks(few, chosen, offsets_of(shares.tolist()))
 
 

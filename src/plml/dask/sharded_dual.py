@@ -218,7 +218,7 @@ def sharded_dual(
     submit, ranges = cluster.submit, list(pairwise(shards.offsets.tolist()))
     halos = [submit(_partners_outside, *its) for its in zip(partners, ranges, strict=True)]
     reached = cluster.gather([submit(shards_reached, halo, shards.offsets) for halo in halos])
-    parameters = cluster.put((shards.scaling.mean, regularization, pull))
+    parameters = cluster.put((shards.quantizer.scaling.mean, regularization, pull))
     duals: list[Future] = []
     sizes: list[int] = []
     for wave in cluster.waves(len(shards)):

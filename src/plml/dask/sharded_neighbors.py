@@ -12,7 +12,7 @@ from distributed import Future
 
 from plml.dask.cells import CellIndex
 from plml.dask.cluster import Cluster
-from plml.dask.shards import Shard, Shards, nearest_cells, shares_of, some_rows
+from plml.dask.shards import Quantizer, Shard, Shards, nearest_cells, shares_of, some_rows
 from plml.dask.sums import RunningSum, rows_of, stacked
 from plml.ops.topk import share_found
 from plml.stages.approximate import TARGET_RECALL
@@ -20,7 +20,7 @@ from plml.stages.neighbors import EuclideanIndex
 
 #: Rows that choose how many cells are searched, and as many others on which the recall is measured.
 _SAMPLE = 256
-#: SearchRows at a time, and lists of a query that are merged at a time.
+#: Queries at a time, and lists of a query that are merged at a time.
 _QUERY_BLOCK = 1024
 _LISTS = 8
 
@@ -143,15 +143,15 @@ class _Search:
     def in_cells(self, n_cells: int) -> list[Future]:
         """``NeighborLists`` of every shard, in its rows' nearest cells."""
         submit, shards = self.cluster.submit, self.among
-        probing = self.cluster.put((shards.centers, shards.shard_of_cell, shards.scaling, n_cells))
-        places = [submit(_indexed, part, probing) for part in shards.parts]
+        quantizer = self.cluster.put(shards.quantizer)
+        places = [submit(_indexed, part, quantizer) for part in shards.parts]
         n_rows = np.diff(self.shards.offsets).tolist()
         found: list[Future] = []
         for wave in self.cluster.waves(len(self.asking)):
-            queries = [submit(_probing, *self.asking[s], probing) for s in wave]
-            looked_into = self.cluster.gather([submit(_shards_of, q, probing) for q in queries])
+            queries = [submit(_probing, *self.asking[s], quantizer, n_cells) for s in wave]
+            looked_into = self.cluster.gather([submit(_shards_of, q, quantizer) for q in queries])
             for s, its, numbers in zip(wave, queries, looked_into, strict=True):
-                looks = ((submit(_sent, its, probing, r), r) for r in numbers)
+                looks = ((submit(_sent, its, quantizer, r), r) for r in numbers)
                 candidates = (
                     submit(_search_cells, sent, places[r], int(shards.offsets[r]), max(self.wanted))
                     for sent, r in looks
@@ -223,8 +223,9 @@ class _Sample(NamedTuple):
 
 def _n_cells_needed(shards: Shards, sample: _Sample) -> int:
     """As many nearest cells as hold the wanted share of the true neighbours of a sample."""
-    X = shards.scaling.single(sample.queries.X[::2])
-    ranks = np.argsort(nearest_cells(X, shards.centers, len(shards.centers)), axis=1)
+    centers, _, scaling = shards.quantizer
+    X = scaling.single(sample.queries.X[::2])
+    ranks = np.argsort(nearest_cells(X, centers, len(centers)), axis=1)
     n_cells = 1
     for numbers in sample.neighbors().values():
         query, at = np.nonzero(numbers[::2] >= 0)
@@ -248,8 +249,7 @@ def _short(shard: Shard, first: int | None, found: NeighborLists, expected: Any)
     is_short = np.zeros(len(shard.X), dtype=bool)
     for numbers, limit in zip(lists, limits, strict=True):
         is_short |= (numbers >= 0).sum(axis=1) < np.minimum(limit, numbers.shape[1])
-    chosen = np.flatnonzero(is_short)
-    return rows_of(_all_of(shard, first), chosen)
+    return rows_of(_all_of(shard, first), np.flatnonzero(is_short))
 
 
 def _patched(found: NeighborLists, queries: SearchRows, exact: NeighborLists) -> NeighborLists:
@@ -363,31 +363,28 @@ def _lists_of(parts: list[Candidates], n_rows: int | None, wanted: Wanted) -> Ne
 
 
 def _some_of(shard: Shard, first: int | None, size: int, seed: int) -> SearchRows:
-    chosen = some_rows(len(shard.X), size, seed)
-    return rows_of(_all_of(shard, first), chosen)
+    return rows_of(_all_of(shard, first), some_rows(len(shard.X), size, seed))
 
 
-def _probing(shard: Shard, first: int | None, probing: Any) -> SearchRows:
-    centers, _, scaling, n_cells = probing
-    X = scaling.single(shard.X)
-    queries = _all_of(shard, first)
-    return queries._replace(X=X, probes=nearest_cells(X, centers, n_cells))
+def _probing(shard: Shard, first: int | None, quantizer: Quantizer, n_cells: int) -> SearchRows:
+    X = quantizer.scaling.single(shard.X)
+    probes = nearest_cells(X, quantizer.centers, n_cells)
+    return _all_of(shard, first)._replace(X=X, probes=probes)
 
 
-def _shards_of(queries: SearchRows, probing: Any) -> list[int]:
+def _shards_of(queries: SearchRows, quantizer: Quantizer) -> list[int]:
     """The shards that queries look into."""
-    return np.unique(probing[1][queries.probes]).tolist()
+    return np.unique(quantizer.shard_of_cell[queries.probes]).tolist()
 
 
-def _sent(queries: SearchRows, probing: Any, number: int) -> SearchRows:
+def _sent(queries: SearchRows, quantizer: Quantizer, number: int) -> SearchRows:
     """The queries that look into a shard."""
-    _, shard_of_cell, _, _ = probing
-    there = np.flatnonzero((shard_of_cell[queries.probes] == number).any(axis=1))
-    return rows_of(queries, there)
+    there = (quantizer.shard_of_cell[queries.probes] == number).any(axis=1)
+    return rows_of(queries, np.flatnonzero(there))
 
 
-def _indexed(shard: Shard, probing: Any) -> CellIndex:
-    return CellIndex(shard, probing[2])
+def _indexed(shard: Shard, quantizer: Quantizer) -> CellIndex:
+    return CellIndex(shard, quantizer.scaling)
 
 
 def _search_cells(queries: SearchRows, index: CellIndex, offset: int, k: int) -> Candidates:

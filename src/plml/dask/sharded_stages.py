@@ -6,6 +6,7 @@ is solved on the driver, by the function of one machine: its weights are (n, m),
 features there are.
 """
 
+from collections.abc import Sequence
 from copy import deepcopy
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ from plml.stages.graph import graph_laplacian, local_scales, n_nearest, similari
 from plml.stages.metrics import Metrics, certified_metrics, phases
 from plml.stages.one_machine import solved_weights
 from plml.stages.pipeline import Prepared, Settings, SmoothWeighting, Weights
-from plml.stages.weights import RowTerms, WeightProblem, row_terms
+from plml.stages.weights import NewPointRule, RowTerms, WeightProblem, row_terms
 
 #: Rows that are clustered at the most.
 MOST_CLUSTERED = 2**18
@@ -43,7 +44,7 @@ class GraphRows(NamedTuple):
     shards: Shards  # that stage 1 is learned on: all rows, or landmarks
     lists: list[Future]  # NeighborLists of these, among themselves
     landmarks: Landmarks | None = None
-    near: list[Future] | None = None  # NeighborLists of all rows among the landmarks
+    near: Sequence[Future] = ()  # NeighborLists of all rows among the landmarks
 
 
 class ShardedStages:
@@ -137,15 +138,11 @@ class ShardedStages:
         with self.cluster.doing("stage-weights"):
             problem, scales = self._weight_problem(graph, anchors, weighting)
             learned = solved_weights(problem, self.table.dtype, settings, callback)
-            parts = self._cut(learned.weights) if graph.landmarks is None else []
-        if graph.landmarks is not None and graph.near is not None:
-            rule = weighting.rule_for_new_points(anchors, settings.tol, settings.max_iter)
-            with self.cluster.doing("landmarks"):
-                known = [self.cluster.put_rows(array) for array in (learned.weights, scales)]
-                known.append(self.cluster.put(rule))
-                chosen, firsts = graph.landmarks.chosen, graph.landmarks.offsets[:-1].tolist()
-                rows = zip(self.shards.parts, graph.near, chosen, firsts, strict=True)
-                parts = [self.cluster.submit(extended_weights, *its, *known) for its in rows]
+            if graph.landmarks is None:
+                parts = self._cut(learned.weights)
+            else:
+                rule = weighting.rule_for_new_points(anchors, settings.tol, settings.max_iter)
+                parts = self._extended(graph, graph.landmarks, learned.weights, scales, rule)
         return learned._replace(weights=parts, anchors=anchors, scales=graph.scales)
 
     def _weight_problem(
@@ -171,10 +168,26 @@ class ShardedStages:
             for first, last in pairwise(self.shards.offsets.tolist())
         ]
 
+    def _extended(
+        self,
+        graph: GraphRows,
+        landmarks: Landmarks,
+        weights: np.ndarray,
+        scales: np.ndarray,
+        rule: NewPointRule,
+    ) -> list[Future]:
+        """The same from the weights of landmarks."""
+        with self.cluster.doing("landmarks"):
+            known = [self.cluster.put_rows(array) for array in (weights, scales)]
+            known.append(self.cluster.put(rule))
+            firsts = landmarks.offsets[:-1].tolist()
+            rows = zip(self.shards.parts, graph.near, landmarks.chosen, firsts, strict=True)
+            return [self.cluster.submit(extended_weights, *its, *known) for its in rows]
+
     def triplets(self, n_targets: int, n_impostors: int, checkpoint: Checkpointer) -> list[Future]:
         """As in ``Stages``: ``Partners`` of every shard's rows."""
         if (n_targets, n_impostors) != self.n_partners:
-            raise ValueError(f"{self.n_partners} partners were asked for")
+            raise ValueError(f"partners were searched for other numbers, {self.n_partners}")
         return self._partners
 
     def recall(self, checkpoint: Checkpointer) -> dict[str, float]:

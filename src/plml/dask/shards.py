@@ -38,10 +38,8 @@ class Shards(NamedTuple):
     parts: list[Future]  # of Shard
     workers: list[str]  # where each should be
     offsets: np.ndarray  # (n_shards + 1,)
-    centers: np.ndarray  # (n_cells, d) float32, of the cells, about the mean and in units
-    shard_of_cell: np.ndarray
+    quantizer: "Quantizer"
     cell_starts: np.ndarray  # (n_cells + 1,) rows of the fit, cells in the order of the shards
-    scaling: "Scaling"
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -61,6 +59,14 @@ class Scaling(NamedTuple):
     def single(self, X: np.ndarray) -> np.ndarray:
         """Rows in these coordinates."""
         return np.ascontiguousarray((X - self.mean) / self.unit, dtype=np.float32)
+
+
+class Quantizer(NamedTuple):
+    """Where a row belongs: to the shard of the cell with the nearest centre."""
+
+    centers: np.ndarray  # (n_cells, d), in the coordinates of searches
+    shard_of_cell: np.ndarray  # (n_cells,), increasing
+    scaling: Scaling
 
 
 def n_shards_for(
@@ -84,37 +90,34 @@ def make_shards(cluster: Cluster, table: TrainingBlocks, n_shards: int, seed: in
     centers, sizes = _cells(cluster, table, scaling, seed)
     centers, sizes = centers[sizes > 0], sizes[sizes > 0]  # where rows repeat, some cells are empty
     order, shard_of_cell = _runs(centers, sizes, n_shards)
-    centers = centers[order]  # cells are numbered in the order of the shards
+    # Cells are numbered in the order of the shards.
+    quantizer = Quantizer(centers[order], shard_of_cell, scaling)
     n_shards = int(shard_of_cell.max()) + 1
     places = cluster.workers()
     workers = [places[s * len(places) // n_shards] for s in range(n_shards)]
-    quantizer = cluster.put((centers, shard_of_cell, scaling))
+    known = cluster.put(quantizer)
     starts = offsets_of(table.sizes)
     pieces = [RunningSum(cluster, add_up=stacked) for _ in range(n_shards)]
     for block, start in zip(table.blocks, starts[:-1], strict=True):
-        routed = cluster.submit(_route, block, int(start), quantizer)
+        routed = cluster.submit(_route, block, int(start), known)
         for s, its in enumerate(pieces):  # at once, while the block is in memory
             its.add(cluster.submit(pick, routed, s))
     parts = [
         cluster.submit(_assembled, its.parts, on=worker)
         for its, worker in zip(pieces, workers, strict=True)
     ]
-    return laid_out(cluster, parts, workers, centers, shard_of_cell, scaling)
+    return laid_out(cluster, parts, workers, quantizer)
 
 
 def laid_out(
-    cluster: Cluster,
-    parts: list[Future],
-    workers: list[str],
-    centers: np.ndarray,
-    shard_of_cell: np.ndarray,
-    scaling: Scaling,
+    cluster: Cluster, parts: list[Future], workers: list[str], quantizer: Quantizer
 ) -> Shards:
     """Shards of rows in the order of their cells."""
-    counts = sum(cluster.watched([cluster.submit(_cell_counts, p, len(centers)) for p in parts]))
+    n_cells = len(quantizer.centers)
+    counts = sum(cluster.watched([cluster.submit(_cell_counts, p, n_cells) for p in parts]))
     cell_starts = offsets_of(counts)
-    firsts = np.searchsorted(shard_of_cell, np.arange(len(parts) + 1))
-    return Shards(parts, workers, cell_starts[firsts], centers, shard_of_cell, cell_starts, scaling)
+    firsts = np.searchsorted(quantizer.shard_of_cell, np.arange(len(parts) + 1))
+    return Shards(parts, workers, cell_starts[firsts], quantizer, cell_starts)
 
 
 def _cells(
@@ -196,9 +199,7 @@ def _halved(centers: np.ndarray, cells: np.ndarray) -> list[np.ndarray]:
     return [*_halved(centers, order[:half]), *_halved(centers, order[half:])]
 
 
-def _route(
-    block: Block, start: int, quantizer: tuple[np.ndarray, np.ndarray, Scaling]
-) -> list[Shard]:
+def _route(block: Block, start: int, quantizer: Quantizer) -> list[Shard]:
     """The rows of a block for every shard."""
     centers, shard_of_cell, scaling = quantizer
     cells = nearest_cells(scaling.single(block.X), centers, 1)[:, 0]

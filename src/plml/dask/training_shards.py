@@ -47,11 +47,12 @@ class TrainingShards(NamedTuple):
 
     def check_current(self) -> None:
         """A ``RuntimeError`` where what is computed later would go to another cluster."""
+        own = self.running_client()
         try:
-            is_current = default_client() is self.running_client()
+            current: Client | None = default_client()
         except ValueError:  # there is none
-            is_current = False
-        if not is_current:
+            current = None
+        if current is not own:
             raise RuntimeError(
                 "the training data of this model is on the cluster of another client; make "
                 "it the current one (client.as_current()) where you compute this"

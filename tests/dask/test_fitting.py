@@ -10,11 +10,6 @@ import pytest
 import plml
 from plml import PLML, PLMLCV
 from plml.dask import collect, fit
-from plml.dask.cells import CellIndex
-from plml.dask.cluster import Cluster
-from plml.dask.sharded_neighbors import Wanted, find_neighbors
-from plml.dask.shards import Scaling, Shard, make_shards
-from plml.dask.training_blocks import read_table
 from recorder import Recorder
 
 PARAMETERS = {"n_bases": 5, "regularization": 3.0, "random_state": 0}
@@ -124,82 +119,6 @@ def test_the_distributed_graph(client, digits):
     assert all(0.9 <= share <= 1.0 for share in there.neighbor_recall_.values())
     assert min(there.neighbor_recall_.values()) < 1.0
     assert abs(there.score(Q, labels) - here.score(Q, labels)) <= 0.01
-
-
-@pytest.mark.parametrize("n_shards", [3, 12])
-def test_the_recall_is_the_share_of_true_neighbors(client, digits, n_shards):
-    """The figure that is stored, against a count over all rows."""
-    X, y, _, _ = digits
-    cluster = Cluster(client)
-    table = read_table(cluster, *blocks(X, y))
-    shards = make_shards(cluster, table, n_shards, seed=0)
-    wanted = Wanted(7, 3, 3)
-    exact, all_found = find_neighbors(cluster, shards, table.class_sizes, wanted, True, 0)
-    cells, recall = find_neighbors(cluster, shards, table.class_sizes, wanted, False, 0)
-    assert all_found == dict.fromkeys(Wanted._fields, 1.0)
-    exact, cells = client.gather((exact, cells))
-    for purpose in Wanted._fields:
-        hits = [
-            (getattr(truth, purpose)[:, :, None] == getattr(found, purpose)[:, None, :]).any(axis=2)
-            for truth, found in zip(exact, cells, strict=True)
-        ]
-        assert np.mean(np.concatenate(hits)) == pytest.approx(recall[purpose], abs=0.04)
-        assert recall[purpose] > 0.9
-
-
-@pytest.mark.parametrize("n_probes", [2, 5, 9])
-def test_a_search_in_cells_misses_nothing_inside(n_probes):
-    """Against all distances; the shard has cells 3 to 6 of nine."""
-    rng = np.random.default_rng(0)
-    X, codes = rng.normal(size=(200, 3)), rng.integers(0, 2, size=200)
-    cells = np.sort(rng.integers(3, 7, size=200))
-    index = CellIndex(Shard(X, codes, np.arange(200), cells), Scaling(np.zeros(3), 1.0))
-    Q = rng.normal(size=(50, 3))
-    probes = np.argsort(rng.random((50, 9)), axis=1)[:, :n_probes]
-    for code, squared, numbers in index.search(Q.astype(np.float32), probes, 3):
-        allowed = (cells[:, None] == probes[:, None]).any(axis=2) & (codes == code)
-        truth = np.where(allowed, np.square(Q[:, None] - X).sum(axis=2), np.inf)
-        nearest = np.sort(truth, axis=1)[:, :3]
-        there = np.isfinite(nearest)
-        np.testing.assert_array_equal(numbers >= 0, there)
-        np.testing.assert_allclose(squared[there], nearest[there], rtol=1e-4)
-
-
-def test_the_recall_of_a_search_that_fails(client):
-    """One value so large that float32 loses all differences between the others."""
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(600, 4)), rng.integers(0, 3, size=600)
-    X[0, 0] = 1e30
-    cluster = Cluster(client)
-    table = read_table(cluster, *blocks(X, y))
-    shards = make_shards(cluster, table, 2, seed=0)
-    _, recall = find_neighbors(cluster, shards, table.class_sizes, Wanted(7, 3, 3), False, 0)
-    assert max(recall.values()) < 0.5
-
-
-@pytest.mark.parametrize("n_shards", [3, 12])
-def test_exact_neighbors_are_those_of_one_machine(client, n_shards):
-    """With many equal distances: the order of the user decides. With many classes and shards,
-    whose lists are merged a few at a time.
-    """
-    from plml.stages.neighbors import ExactNeighbors
-
-    rng = np.random.default_rng(3)
-    X, y = rng.integers(0, 4, size=(400, 3)).astype(float), rng.integers(0, 20, size=400)
-    cluster = Cluster(client)
-    table = read_table(cluster, *blocks(X, y, 90))
-    shards = make_shards(cluster, table, n_shards, seed=0)
-    assert len(shards) == n_shards
-    found, _ = find_neighbors(cluster, shards, table.class_sizes, Wanted(7, 3, 3), True, 0)
-    found, parts = client.gather((found, shards.parts))
-    rows = np.concatenate([part.rows for part in parts])  # of the user, by number of the fit
-    truth = ExactNeighbors(X, y)
-    squared, graph = truth.graph(7)
-    expected = {"graph": graph, "targets": truth.targets(3), "impostors": truth.impostors(3)}
-    for part, its in zip(parts, found, strict=True):
-        np.testing.assert_allclose(its.squared, squared[part.rows])
-        for purpose, numbers in expected.items():
-            np.testing.assert_array_equal(rows[getattr(its, purpose)], numbers[part.rows])
 
 
 class TestTables:

@@ -1,0 +1,136 @@
+"""Training data in the shards of a Dask cluster: a fit there, and questions that go there."""
+
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+from plml.backend.arrays import Array, is_collection
+from plml.estimators._callbacks import FRAMES, begin_fit, end_fit, with_callbacks
+from plml.estimators._fitted_state import refitted
+from plml.estimators._smooth_weights import smooth_weighting
+
+if TYPE_CHECKING:
+    from plml.dask.fitting import ShardedFit
+    from plml.dask.training_shards import TrainingShards
+    from plml.estimators._large_margin import LargeMarginClassifier as Host
+else:
+    Host = object
+
+#: What one machine can do and a cluster cannot, with the only choice that is left there.
+_ON_CLUSTER = {"solver": "auto", "device": "cpu", "search_backend": "exact"}
+
+
+class ShardedTraining(Host):
+    """Mixin for a classifier with smooth weights: what ``plml.dask`` asks of it.
+
+    While ``_training`` is there, the training data is on a cluster.
+    """
+
+    _training: "TrainingShards"
+
+    @with_callbacks
+    def fit_collection(
+        self, X: Any, y: Any, *, n_shards: int | None = None, n_landmarks: int | None = None
+    ) -> Self:
+        """As ``fit``, of Dask collections (see ``plml.dask.fit``).
+
+        Parameters
+        ----------
+        X : Dask array (n_samples, n_features) or data frame
+        y : labels, a Dask array or series with the same blocks, or one label per row
+        n_shards : pieces that the rows are sorted into
+        n_landmarks : rows that stage 1 is learned on
+        """
+        return self._fit_on_cluster(X, y, n_shards, n_landmarks)
+
+    def collect(self) -> Self:
+        """Bring the training data here, where it is on a Dask cluster (see ``plml.dask``)."""
+        if "_training" not in vars(self):
+            return self
+        X, codes, weights, scales = self._training.collected()
+        here = {"_fit_X": X, "_fit_codes": codes, "weights_": weights, "_scales": scales}
+        remote = ("_training", "_made_metric")
+        # In one step: whoever predicts meanwhile asks the cluster or this machine.
+        self.__dict__ = {k: v for k, v in vars(self).items() if k not in remote} | here
+        return self
+
+    def _fit_collection(self, X: Any, y: Any, checkpoint: Any) -> Self:
+        if checkpoint is not None:
+            raise ValueError(
+                "a checkpoint is for a fit on one machine; on a Dask cluster what a lost worker "
+                "held is computed again"
+            )
+        return self._fit_on_cluster(X, y)
+
+    def _fit_on_cluster(
+        self, X: Any, y: Any, n_shards: int | None = None, n_landmarks: int | None = None
+    ) -> Self:
+        from plml.dask.fitting import fit_on_cluster
+
+        self._validate_params()
+        for name, only in _ON_CLUSTER.items():
+            if getattr(self, name) != only:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is for one machine; on a Dask cluster use "
+                    f"{name}={only!r}"
+                )
+        weighting = smooth_weighting(self)
+        with refitted(self) as model:
+            begin_fit(model, 1 + weighting.n_solvers)
+            fitted = fit_on_cluster(
+                X,
+                y,
+                weighting,
+                self._recipe().settings,
+                model._run(),
+                neighbor_search=self.neighbor_search,
+                n_neighbors=self.n_neighbors,
+                n_shards=n_shards,
+                n_landmarks=n_landmarks,
+            )
+            model._set_sharded(fitted)
+            end_fit(model)
+        for warning in self._fit_warnings():
+            warnings.warn(warning, stacklevel=4 + FRAMES)
+        return self
+
+    def _set_sharded(self, fitted: "ShardedFit") -> None:
+        """Set the fitted attributes; the training data stays where it is."""
+        learned, table = fitted.learned, fitted.table
+        self.classes_, self._class_sizes = table.classes, table.class_sizes
+        self.n_features_in_ = table.n_features
+        if table.names is not None:
+            self.feature_names_in_ = table.names
+        self._training = fitted.training
+        self._fit_X = self._fit_codes = fitted.rows
+        self.weights_, self.anchors_ = learned.weights.weights, learned.weights.anchors
+        self.basis_metrics_ = learned.metrics.M
+        self.neighbor_recall_, self.search_recall_ = learned.recall, 1.0
+        self._set_certificates(learned)
+
+    def _make_metric(self) -> Any:
+        if "_training" not in vars(self):
+            return super()._make_metric()
+        from plml.dask.sharded_metric import ShardedMetric
+
+        rule = self._rule_maker()(self.anchors_, self._scales, self._fit_X)
+        return ShardedMetric(self._training, self.weights_, self.basis_metrics_, rule)
+
+    def _nearest_codes(self, X: Array, k: int) -> Array:
+        if "_training" not in vars(self):
+            return super()._nearest_codes(X, k)
+        return self._metric.nearest_codes(X, k)
+
+    def _elsewhere(self, X: Any) -> Any:
+        if "_training" not in vars(self) or not is_collection(X):
+            return super()._elsewhere(X)
+        from plml.dask.block_queries import BlockQueries, answered_by_shards
+
+        return BlockQueries(self, answered_by_shards(self._metric, self.classes_, self.n_neighbors))
+
+    def __getstate__(self) -> dict[str, Any]:
+        if "_training" in vars(self):
+            raise ValueError(
+                "the training data of this model is on a Dask cluster; before it is saved or "
+                "copied, bring it here with plml.dask.collect(model)"
+            )
+        return super().__getstate__()
