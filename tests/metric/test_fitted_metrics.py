@@ -12,7 +12,7 @@ from plml.ops.span import inside, inward, span_of
 from plml.stages.graph import local_scales
 from plml.stages.neighbors import euclidean_neighbors
 from plml.stages.search import OwnMetricIndex
-from plml.stages.weights import QueryWeightProblem, query_similarity
+from plml.stages.weights import NewPointRule, QueryWeightProblem, query_similarity
 
 K = 5
 
@@ -121,7 +121,7 @@ class TestBasisMetric:
         scales = local_scales(euclidean_neighbors(X, 7)[0])
         gaps = []
         anchors = inside(X[[3, 30, 50]], span)
-        rule = NewPoint(anchors, scales, 0.7, 20.0, 6, 1e-4, 2000, gaps.append)
+        rule = NewPoint(NewPointRule(anchors, 0.7, 20.0, 6, 1e-4, 2000), scales, gaps.append)
         weights = BasisMetric(X, W, M, rule, span=span).weights(Q)
         squared, nearest = euclidean_neighbors(inside(X, span), 7, inside(Q, span))
         problem = QueryWeightProblem(

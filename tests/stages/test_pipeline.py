@@ -38,6 +38,9 @@ def table():
     return rng.normal(size=(60, 4)) + 1.2 * np.eye(3, 4)[y], y
 
 
+ANCHORS_FOUND = np.zeros((3, 2)), np.arange(10) % 3
+
+
 class NotedStages:
     """Notes what it is asked for, and answers with the name of the question."""
 
@@ -45,6 +48,10 @@ class NotedStages:
 
     def __init__(self):
         self.asked = []
+
+    def anchors(self, *arguments):
+        self.asked.append(("anchors", *arguments))
+        return ANCHORS_FOUND
 
     def __getattr__(self, name):
         def answer(*arguments):
@@ -87,21 +94,23 @@ class TestOrder:
         ]
         assert asked[0] == ("graph", 3, checkpoint)
         assert asked[1] == ("anchors", 7, 11, checkpoint)
-        assert asked[2][1:5] == ("graph", "anchors", weighting, settings)
+        assert asked[2][1:5] == ("graph", ANCHORS_FOUND, weighting, settings)
         assert asked[3] == ("triplets", 4, 5, checkpoint)
         prepared, given, gamma = asked[5][1:4]
         assert (prepared.weights, prepared.triplets) == (learned.weights, "triplets")
         assert (given, gamma) == (settings, None)
 
     def test_clusters(self):
-        _, _, learned, asked = self.asked(ClusterWeighting(5, 2))
-        assert learned.weights == Weights("cluster_weights")
-        assert [name for name, *_ in asked][:2] == ["anchors", "cluster_weights"]
+        _, checkpoint, learned, asked = self.asked(ClusterWeighting(3, 2))
+        assert asked[0] == ("anchors", 3, 2, checkpoint)
+        assert [name for name, *_ in asked][1:] == ["triplets", "recall", "metrics"]
+        np.testing.assert_array_equal(learned.weights.weights, np.eye(3)[np.arange(10) % 3])
+        assert learned.weights.anchors is ANCHORS_FOUND[0]
 
     def test_one_metric(self):
         _, _, learned, asked = self.asked(SingleWeighting())
-        assert learned.weights == Weights("single_weights")
-        assert [name for name, *_ in asked][:2] == ["single_weights", "triplets"]
+        assert [name for name, *_ in asked] == ["triplets", "recall", "metrics"]
+        np.testing.assert_array_equal(learned.weights.weights, np.ones((10, 1)))
 
 
 class TestOneMachine:
@@ -125,7 +134,8 @@ class TestOneMachine:
 
     def test_a_warm_start_ends_at_the_same_metrics(self, table):
         stages = OneMachine(*table)
-        prepared = with_triplets(stages.single_weights(), stages, TIGHT, Run())
+        weights = SingleWeighting().learn(stages, TIGHT, Run())
+        prepared = with_triplets(weights, stages, TIGHT, Run())
         cold = learn_metrics_of(stages, prepared, TIGHT, Run())
         warm = learn_metrics_of(stages, prepared, TIGHT, Run(), cold.gamma)
         assert warm.n_iter < cold.n_iter
