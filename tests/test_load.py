@@ -122,10 +122,10 @@ def test_a_thread_can_hold_blas_after_another_has():
 
 
 @pytest.mark.slow
-def test_a_limit_of_the_environment_holds_for_crews():
+def test_a_limit_of_the_environment_holds_for_teams():
     pytest.importorskip("faiss")  # brings a BLAS on OpenMP
     code = (
-        "import numpy, faiss; from plml.backend.threads import team\n"
+        "import numpy, faiss; from plml.backend.threads import thread_team\n"
         "with thread_team() as threads: print(threads.size)"
     )
     done = subprocess.run(
@@ -336,7 +336,7 @@ def test_a_fit_goes_on_where_its_process_forks():
     assert hangs == "False"
 
 
-def test_crews_beside_the_main_thread():
+def test_teams_next_to_the_main_thread():
     """Their size does not come from BLAS, whose own threads are left alone there."""
 
     def sizes(n_jobs):
