@@ -6,7 +6,7 @@
 # make bench  all benchmarks, most of an hour
 # make test-oldest  every test with the oldest dependencies that pyproject.toml allows
 # make mutation     change the code of the method in thousands of ways; do tests notice?
-# make fuzz         random bytes into everything that reads a file
+# make fuzz         random bytes into everything that reads a file, new examples for every property
 # make audit        known vulnerabilities of the dependencies
 PYTHON ?= python3
 VENV   ?= .venv
@@ -85,6 +85,7 @@ fuzz: $(VENV)/dev.stamp
 	$(BIN)/python -m pip install --quiet atheris
 	for reader in parquet checkpoint skops schema idx csv; do \
 	  $(BIN)/python fuzz/readers.py $$reader -atheris_runs=220000 -timeout=30 -rss_limit_mb=8000 || exit 1; done
+	$(TEST_ENV) $(BIN)/python -m pytest $(PYTEST_ARGS) -m hypothesis --hypothesis-profile=new
 
 audit: $(VENV)/dev.stamp
 	$(BIN)/python -m pip install --quiet pip-audit

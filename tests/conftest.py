@@ -10,9 +10,14 @@ from hypothesis import HealthCheck, settings
 from plml_study import datasets, protocols
 
 settings.register_profile(
-    "plml", deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow]
+    "same",
+    deadline=None,
+    max_examples=15,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("plml")
+settings.register_profile("new", settings.get_profile("same"), max_examples=500, derandomize=False)
+settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(items):

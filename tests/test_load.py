@@ -199,28 +199,30 @@ def test_fits_in_joblib_workers(iris, backend):
     assert found == expected
 
 
+ELSEWHERE = """
+import multiprocessing, sys
+from sklearn.datasets import load_iris
+from plml import PLML
+
 def answer(model, X, y, queue):
-    queue.put((model.predict(X), model.fit(X, y).predict(X)))
+    queue.put((model.predict(X).tolist(), model.fit(X, y).predict(X).tolist()))
 
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_fits_and_predictions_in_other_processes(iris, method):
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip(f"this system has no {method}")
-    X, y = iris
+if __name__ == "__main__":
+    X, y = load_iris(return_X_y=True)
     model = PLML(n_bases=4, random_state=0).fit(X, y)
-    expected = model.predict(X)  # its index exists before the process does
-    context = multiprocessing.get_context(method)
+    expected = model.predict(X).tolist()  # its index exists before the process does
+    context = multiprocessing.get_context(sys.argv[1])
     queue = context.Queue()
-    process = context.Process(target=answer, args=(model, X, y, queue))
-    process.start()
-    try:
-        found = queue.get(timeout=60)
-    finally:
-        process.join(timeout=10)
-        process.kill()
-    for part in found:
-        np.testing.assert_array_equal(part, expected)
+    context.Process(target=answer, args=(model, X, y, queue), daemon=True).start()
+    assert queue.get(timeout=60) == (expected, expected)
+"""
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_fits_and_predictions_in_other_processes(tmp_path, method):
+    script = tmp_path / "elsewhere.py"
+    script.write_text(ELSEWHERE)
+    subprocess.run([sys.executable, "-W", "ignore", script, method], check=True, timeout=120)
 
 
 FORKED = """

@@ -123,7 +123,7 @@ FUZZED = {
 
 
 @pytest.mark.parametrize("name", FUZZED)
-@settings(max_examples=60)
+@settings(max_examples=4 * settings().max_examples)
 @given(data=st.data())
 def test_any_numbers_are_answered_or_refused(name, data):
     """Whatever the array: a class for every query, or an error that says why."""

@@ -87,3 +87,18 @@ def test_separable_triplets_stay_finite(update):
     triplets = neighbor_triplets(ExactNeighbors(X, y), 1, 2)
     result = learn(X, triplets, 1e-7, update, max_iter=20)
     assert np.isfinite(result.M).all()
+
+
+def test_a_weight_is_found_across_all_scales():
+    """Columns of 1e18 beside rows that differ by 1e9: the slope is flat, and then a cliff."""
+    a = 9980292541
+    X = np.full((9, 3), a, dtype=float)
+    X[0, 1], X[5, 1:], X[6, 2] = 1582427338257196161, [-240, 391745], -75583659534418
+    X[7, 0], X[8, 0] = -18011925087, -296
+    y = np.array([0, 1, 0, 0, 1, 0, 1, 0, 0])
+    triplets = neighbor_triplets(ExactNeighbors(X, y), 10, 10)
+    X = (X - X.mean(axis=0)) / (X - X.mean(axis=0)).std()
+    result = learn(X, triplets, np.finfo(float).tiny, "stage-wise", max_iter=100)
+    values = [record.value for record in result.history]
+    assert len(values) > 1
+    assert (np.diff(values) <= 1e-12).all()

@@ -17,6 +17,8 @@ from plml.solvers.problem import Iteration, Monitor
 from plml.stages.triplets import Triplets
 
 _LARGEST_WEIGHT = 2.0**40
+#: Brent's method needs at most the square of the bisections, of which there are 52.
+_MOST_STEPS_OF_BRENT = 52**2
 
 
 class Boosted(NamedTuple):
@@ -108,10 +110,12 @@ def _stage_wise(
         return state
     # If the learner satisfies every triplet, the slope never turns positive, and the weight, which
     # could grow without bound, is cut.
-    upper = 1.0
+    lower, upper = 0.0, 1.0
     while slope(upper) < 0 and upper < _LARGEST_WEIGHT:
-        upper *= 2.0
-    weight = brentq(slope, 0.0, upper) if slope(upper) > 0 else upper
+        lower, upper = upper, 2.0 * upper
+    weight = upper
+    if slope(upper) > 0:
+        weight = brentq(slope, lower, upper, maxiter=_MOST_STEPS_OF_BRENT)
     return state._replace(weights=np.append(state.weights[:-1], weight))
 
 

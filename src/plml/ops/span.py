@@ -81,7 +81,7 @@ def span_of(X: Array) -> Span | None:
     tolerance = 16.0 * np.sqrt(d) * float(np.finfo(on_host(X[:1]).dtype).eps)
     sizes, directions = _singular(rows)
     rank = int((sizes > tolerance * sizes[0]).sum())
-    in_units, _ = _singular(rows / np.sqrt(np.einsum("nd,nd->d", rows, rows)))
+    in_units, _ = _singular(_unit_columns(rows))
     if rank < int((in_units > tolerance * in_units[0]).sum()):
         # The units are so far apart that a small column looks like rounding; it may matter most.
         return columns
@@ -105,6 +105,12 @@ def _is_regular(scatter: np.ndarray) -> bool:
         return False
     with one_blas_thread():
         return float(np.linalg.eigvalsh(scatter / units / units[:, None])[0]) > _SUSPICIOUS
+
+
+def _unit_columns(rows: np.ndarray) -> np.ndarray:
+    """Columns of length one, however small their squares."""
+    rows = rows / np.abs(rows).max(axis=0)
+    return rows / np.linalg.norm(rows, axis=0)
 
 
 def _singular(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
