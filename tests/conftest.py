@@ -16,7 +16,7 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("new", settings.get_profile("same"), max_examples=500, derandomize=False)
+settings.register_profile("new", settings.get_profile("same"), max_examples=100, derandomize=False)
 settings.load_profile("same")
 
 
