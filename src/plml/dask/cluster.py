@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ctypes import CDLL
 from functools import cache
-from math import inf
+from math import inf, isfinite
 from typing import Any
 from uuid import uuid4
 
@@ -170,32 +170,28 @@ class Cluster:
 
     def _info(self) -> dict[str, Any]:
         # ``scheduler_info`` may be overwritten by the client's own look at it.
-        def look() -> dict[str, Any]:
-            return self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
+        def look(client: Client) -> dict[str, Any]:
+            return client.sync(client.scheduler.identity, n_workers=-1)["workers"]
 
-        info = look()
-        if not info:
-            _with_workers(self.client)
-            info = look()
-        return info
+        return look(self.client) or look(_with_workers(self.client))
 
 
 def _run(mebibytes: float | None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """A task: its temporary arrays that are cut into blocks get a thread's share at the most."""
     _keep_small_arrays()
-    limits = [limit for limit in (mebibytes, _mebibytes_of_blocks()) if limit]
+    limit = min(mebibytes or inf, _BLOCK_SHARE * _bytes_a_thread() / 2**20)
     try:
-        with working_memory(min(limits, default=None)):
+        with working_memory(limit if isfinite(limit) else None):
             return function(*arguments)
     finally:
         _give_back()
 
 
 @cache
-def _mebibytes_of_blocks() -> float | None:
-    """A thread's share for temporary arrays that are cut into blocks."""
+def _bytes_a_thread() -> float:
+    """The memory limit of this worker, shared by its threads."""
     worker = get_worker()
-    limit = worker.memory_manager.memory_limit
-    return limit and _BLOCK_SHARE * limit / worker.state.nthreads / 2**20
+    return (worker.memory_manager.memory_limit or inf) / worker.state.nthreads
 
 
 def _give_back() -> None:
@@ -214,9 +210,7 @@ def _keep_small_arrays() -> None:
     few megabytes then spend most of their time on new pages. glibc only; larger arrays are given
     back as before, and everything is where memory is short.
     """
-    worker = get_worker()
-    limit = worker.memory_manager.memory_limit
-    if limit and limit / worker.state.nthreads < _ROOMY:
+    if _bytes_a_thread() < _ROOMY:
         return
     with suppress(OSError, AttributeError):
         mallopt = CDLL("libc.so.6").mallopt

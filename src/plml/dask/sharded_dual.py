@@ -5,8 +5,7 @@ the metrics go back to the shards.
 """
 
 from collections.abc import Callable
-from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,16 +15,17 @@ from distributed import Future
 from plml.backend.threads import ThreadTeam
 from plml.dask.cluster import Cluster
 from plml.dask.halo import local_numbers, outside, rows_between, shards_reached
-from plml.dask.sharded_neighbors import Partners
 from plml.dask.shards import Shard, Shards
 from plml.dask.sums import RunningSum, summed
 from plml.ops.pairs import PairOperator
-from plml.ops.projections import PsdMatrices, project_psd_factored
+from plml.ops.projections import PsdMatrices, as_psd_matrices
 from plml.solvers.problem import Evaluation
 from plml.solvers.quasi_newton import how_far
 from plml.stages.metrics import MetricsDual, best_size, relative_gap
 from plml.stages.triplets import cross_triplets
 
+#: Targets and impostors of a shard's rows, -1 where there are fewer.
+Partners = tuple[np.ndarray, np.ndarray]
 #: Of every gamma.
 BOUNDS = (0.0, 1.0)
 
@@ -54,14 +54,15 @@ class Slack(NamedTuple):
     hinge: float
 
 
-class ShardedDual:
-    """``MetricsDual`` as a sum over shards.
+class ShardedDual(MetricsDual):
+    """The dual of the triplets of all shards: that of no triplets, whose sums run over shards.
 
     Parameters
     ----------
     cluster : Cluster
     duals : futures of MetricsDual, one per shard that has triplets
     n_triplets : of all shards
+    n_bases, n_features : m, d
     regularization, pull : alpha_1, alpha_2
     team : threads of the driver
     """
@@ -71,89 +72,73 @@ class ShardedDual:
         cluster: Cluster,
         duals: list[Future],
         n_triplets: int,
+        n_bases: int,
+        n_features: int,
         regularization: float,
         pull: float,
         team: ThreadTeam,
     ) -> None:
+        nothing = cross_triplets(*np.empty((2, 1, 0), dtype=np.int64))
+        X, W = np.zeros((1, n_features)), np.zeros((1, n_bases))
+        super().__init__(PairOperator(X, W, nothing.pairs, team), nothing, regularization, pull)
         self.cluster = cluster
         self.duals = duals
         self.n_triplets = n_triplets
-        self.regularization = regularization
-        self.pull = pull
-        self.team = team
-        #: Of the products; those of certificates are in float64.
-        self.dtype: Any = np.float64
-
-    def iterating(self, dtype: Any) -> "ShardedDual":
-        """The same problem for the iterations of a solver."""
-        other = copy(self)
-        other.__dict__.pop("target_scatter", None)
-        other.dtype = dtype
-        return other
 
     @cached_property
     def target_scatter(self) -> np.ndarray:
-        """A* of one per target pair, for the certificates of the iterations."""
+        """Of all shards, for the certificates of the iterations."""
         return self._sum_of(_target_scatter)
 
-    def _sum_of(self, kernel: Callable[..., Any], points: list[Future] | None = None) -> Any:
+    def losses(self, M: np.ndarray | PsdMatrices) -> tuple[float, float]:
+        """Of all shards."""
+        known = sent(self.cluster, as_psd_matrices(M))
+        losses = [self.cluster.submit(_losses, self.dtype, dual, known) for dual in self.duals]
+        hinge, pulled = np.sum(self.cluster.gather(losses), axis=0)
+        return hinge, pulled
+
+    def _sum_of(self, kernel: Callable[..., Any], *of_shards: list[Future]) -> Any:
         """The sum of what a kernel finds on the shards, on the driver."""
         submit = self.cluster.submit
-        arguments = [self.duals] if points is None else [self.duals, points]
-        running = RunningSum(
-            self.cluster, (submit(kernel, self.dtype, *its) for its in zip(*arguments, strict=True))
+        tasks = (
+            submit(kernel, self.dtype, *its) for its in zip(self.duals, *of_shards, strict=True)
         )
+        running = RunningSum(partial(submit, summed), tasks)
         return self.cluster.gather(submit(summed, running.parts))
 
-    def evaluate(self, points: list[Future]) -> tuple[Evaluation, float]:
-        """g(gamma) with the metrics of gamma, and the slope of the way there."""
-        sums = self._sum_of(sums_at, points)
-        return self.evaluate_at(sums.scatter, sums.total), sums.slope
+    def evaluate(self, points: list[Future]) -> Evaluation:
+        """g(gamma) with the metrics of gamma."""
+        return self.arrive(points)[0]
 
-    def evaluate_at(self, scatter: np.ndarray, total: float) -> Evaluation:
-        """The same from -K and the sum of gamma."""
-        S = scatter / (2.0 * self.regularization)
-        found = project_psd_factored(S.astype(self.dtype, copy=False), self.team)
-        M = found.matrices.astype(np.float64, copy=False)
-        value = self.regularization * float(np.vdot(M, M)) - total
-        return Evaluation(value, found._replace(matrices=M))
+    def arrive(self, points: list[Future]) -> tuple[Evaluation, float]:
+        """The same, and the slope of the way there."""
+        sums = self._sum_of(sums_at, points)
+        return self._evaluate_sums(sums.scatter, sums.total), sums.slope
+
+    def _evaluate_sums(self, scatter: np.ndarray, total: float) -> Evaluation:
+        """From -K and the sum of gamma."""
+        return self.evaluate_at(np.array([total]), self.metrics_of(scatter))
 
     def slacks(self, points: list[Future], evaluation: Evaluation) -> list[Future]:
         """The gradients of the shards at an evaluation."""
         found = sent(self.cluster, evaluation.cache)
         return [
-            self.cluster.submit(slack_at, self.dtype, dual, point, found)
-            for dual, point in zip(self.duals, points, strict=True)
+            self.cluster.submit(slack_at, self.dtype, *its, found)
+            for its in zip(self.duals, points, strict=True)
         ]
 
-    def gap(self, evaluation: Evaluation, hinge: float) -> float:
-        """(primal - dual) / primal at the metrics of gamma, with their hinge losses."""
+    def gap_of(self, evaluation: Evaluation, hinge: float) -> float:
+        """``gap`` from the hinge losses of all shards."""
         M = evaluation.cache.matrices
-        primal = self._primal(M, hinge, float(np.vdot(M, self.target_scatter)))
-        return float(relative_gap(np.float64(primal), -evaluation.value))
-
-    def _primal(self, M: np.ndarray, hinge: float, pulled: float) -> float:
-        return self.regularization * float(np.vdot(M, M)) + hinge + self.pull * pulled
-
-    def certificate(self, points: Any, dtype: Any) -> tuple[np.ndarray, np.float64, np.float64]:
-        """The metrics of gamma in a dtype, the primal value of exactly these, and g(gamma)."""
-        evaluation, _ = self.evaluate(points)
-        M = evaluation.cache.matrices.astype(dtype)
-        found = evaluation.cache
-        if dtype != np.float64:  # the factors are those of other matrices
-            found = PsdMatrices(M.astype(np.float64))
-        known = sent(self.cluster, found)
-        losses = [self.cluster.submit(_losses, self.dtype, dual, known) for dual in self.duals]
-        hinge, pulled = np.sum(self.cluster.gather(losses), axis=0)
-        primal = self._primal(found.matrices, hinge, pulled)
-        return M, np.float64(primal), np.float64(evaluation.value)
+        primal = self._primal(M, hinge, np.vdot(M, self.target_scatter))
+        return float(relative_gap(primal, -evaluation.value))
 
     def uniform_start(self) -> list[Future]:
         """The best of gamma = 1/2, 1/4, 1/8, ..."""
         pushed, pulled = self._sum_of(_triplet_scatter), self.pull * self.target_scatter
 
         def at(size: float) -> tuple[float, None]:
-            return self.evaluate_at(size * pushed - pulled, size * self.n_triplets).value, None
+            return self._evaluate_sums(size * pushed - pulled, size * self.n_triplets).value, None
 
         size, _ = best_size(at, self.n_triplets)
         return [self.cluster.submit(_constant, dual, size) for dual in self.duals]
@@ -210,6 +195,7 @@ def sharded_dual(
     shards: Shards,
     partners: list[Future],
     weights: list[Future],
+    n_bases: int,
     regularization: float,
     pull: float,
     team: ThreadTeam,
@@ -218,7 +204,8 @@ def sharded_dual(
     submit, ranges = cluster.submit, list(pairwise(shards.offsets.tolist()))
     halos = [submit(_partners_outside, *its) for its in zip(partners, ranges, strict=True)]
     reached = cluster.gather([submit(shards_reached, halo, shards.offsets) for halo in halos])
-    parameters = cluster.put((shards.quantizer.scaling.mean, regularization, pull))
+    mean = shards.quantizer.scaling.mean
+    parameters = cluster.put((mean, regularization, pull))
     duals: list[Future] = []
     sizes: list[int] = []
     for wave in cluster.waves(len(shards)):
@@ -232,7 +219,8 @@ def sharded_dual(
             )
         sizes += cluster.gather([submit(_n_triplets, duals[s]) for s in wave])
     duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
-    return ShardedDual(cluster, duals, sum(sizes), regularization, pull, team)
+    shape = sum(sizes), n_bases, len(mean)
+    return ShardedDual(cluster, duals, *shape, regularization, pull, team)
 
 
 def _partners_outside(partners: Partners, own: tuple[int, int]) -> np.ndarray:

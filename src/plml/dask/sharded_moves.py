@@ -10,6 +10,7 @@ from plml.dask.sharded_dual import BOUNDS, Point, ShardedDual, Slack
 from plml.solvers.problem import Callback, Evaluation, Solution, State
 from plml.solvers.quasi_newton import (
     MEMORY,
+    BoxOracle,
     free_coordinates,
     inner_products,
     minimize_box,
@@ -62,8 +63,8 @@ class ShardedLook(NamedTuple):
     steepest: float
 
 
-class ShardedMoves:
-    """``BoxOracle`` over shards.
+class ShardedMoves(BoxOracle):
+    """The moves over shards.
 
     Parameters
     ----------
@@ -81,35 +82,29 @@ class ShardedMoves:
 
     @property
     def n_remembered(self) -> int:
-        """Steps."""
         return len(self._ways)
 
     def start(self, saved: State) -> ShardedLook:
-        """As in ``BoxOracle``."""
-        evaluation, _ = self.dual.evaluate(self._points)
+        evaluation = self.dual.evaluate(self._points)
         return self._look(self._points, evaluation, self.dual.slacks(self._points, evaluation))
 
     def state(self, at: ShardedLook) -> State:
-        """Nothing is kept in a file."""
-        raise NotImplementedError
+        return {}  # no checkpoint is made on a cluster
 
     def trial(self, at: ShardedLook, step: float) -> ShardedTrial:
-        """As in ``BoxOracle``."""
         coefficients = row_coefficients(at.gram, range(self.n_remembered))
         points = [
             self.cluster.submit(moved, *its, [ways[s] for ways in self._ways], coefficients, step)
             for s, its in enumerate(zip(at.x, at.slacks, at.ways, strict=True))
         ]
-        evaluation, slope = self.dual.evaluate(points)
+        evaluation, slope = self.dual.arrive(points)
         return ShardedTrial(points, evaluation, evaluation.value, slope)
 
     def look(self, trial: ShardedTrial, before: ShardedLook) -> ShardedLook:
-        """As in ``BoxOracle``."""
         slacks = self.dual.slacks(trial.x, trial.evaluation)
         return self._look(trial.x, trial.evaluation, slacks, before)
 
     def forget(self, at: ShardedLook) -> ShardedLook:
-        """As in ``BoxOracle``."""
         self._ways.clear()
         return self._look(at.x, at.evaluation, at.slacks)
 
@@ -135,7 +130,7 @@ class ShardedMoves:
         ]
         grams, numbers = self.cluster.gather((grams, numbers))
         _, steepest, hinge = (list(column) for column in zip(*numbers, strict=True))
-        gap = dual.gap(evaluation, sum(hinge))
+        gap = dual.gap_of(evaluation, sum(hinge))
         gram = np.sum(grams, axis=0)
         value, top = evaluation.value, max(steepest)
         return ShardedLook(points, evaluation, slacks, ways, gram, value, gap, top)

@@ -4,6 +4,7 @@ Neighbours then live mostly in the same shard, so little has to be exchanged.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from plml.dask.training_blocks import Block, TrainingBlocks
 _ROWS_A_CELL = 40
 _MOST_TRAINING_ROWS = 2**17
 #: Rows below which a shard makes no sense, and below which it is not worth its messages.
-FEWEST_ROWS = 32
+_FEWEST_ROWS = 32
 _FEWEST_ROWS_BY_DEFAULT = 256
 #: What an entry of a row takes in the busiest task: six copies in float64, whatever its own type.
 _WORKING_BYTES = 48
@@ -43,6 +44,11 @@ class Shards(NamedTuple):
 
     def __len__(self) -> int:
         return len(self.parts)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Rows of every shard."""
+        return np.diff(self.offsets).tolist()
 
     @property
     def n_rows(self) -> int:
@@ -84,8 +90,10 @@ def rows_of_a_task(cluster: Cluster, n_features: int, most: int) -> int:
     return int(min(cluster.memory_a_thread() / (_WORKING_BYTES * n_features), most))
 
 
-def make_shards(cluster: Cluster, table: TrainingBlocks, n_shards: int, seed: int) -> Shards:
+def make_shards(cluster: Cluster, table: TrainingBlocks, n_shards: int | None, seed: int) -> Shards:
     """Train the quantiser on a sample, and send every row to the shard of its cell."""
+    n_shards = n_shards or n_shards_for(cluster, table, table.n_rows)
+    n_shards = max(1, min(n_shards, table.n_rows // _FEWEST_ROWS))
     scaling = Scaling(table.mean, table.largest or 1.0)
     centers, sizes = _cells(cluster, table, scaling, seed)
     centers, sizes = centers[sizes > 0], sizes[sizes > 0]  # where rows repeat, some cells are empty
@@ -97,7 +105,7 @@ def make_shards(cluster: Cluster, table: TrainingBlocks, n_shards: int, seed: in
     workers = [places[s * len(places) // n_shards] for s in range(n_shards)]
     known = cluster.put(quantizer)
     starts = offsets_of(table.sizes)
-    pieces = [RunningSum(cluster, add_up=stacked) for _ in range(n_shards)]
+    pieces = [RunningSum(partial(cluster.submit, stacked)) for _ in range(n_shards)]
     for block, start in zip(table.blocks, starts[:-1], strict=True):
         routed = cluster.submit(_route, block, int(start), known)
         for s, its in enumerate(pieces):  # at once, while the block is in memory
@@ -127,41 +135,35 @@ def _cells(
     n_cells = max(1, int(2 * np.sqrt(table.n_rows)))
     in_memory = max(rows_of_a_task(cluster, table.n_features, _MOST_TRAINING_ROWS), n_cells)
     wanted = min(_ROWS_A_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, in_memory)
-    shares, seeds = shares_of(table.sizes, wanted, np.random.default_rng(seed))
-    samples = [
-        cluster.submit(_sample, block, share, its_seed, scaling)
-        for block, share, its_seed in zip(table.blocks, shares, seeds, strict=True)
-        if share
-    ]
-    return cluster.gather(cluster.submit(_train, samples, n_cells))
+    samples = sampled_rows(cluster, table.blocks, table.sizes, wanted, seed)
+    return cluster.gather(cluster.submit(_train, samples, n_cells, scaling))
 
 
-def shares_of(
-    sizes: Sequence[int] | np.ndarray, n_wanted: int, rng: np.random.Generator
-) -> tuple[list[int], list[int]]:
-    """How many rows of each piece are in a sample of all rows, and a seed for each piece."""
-    shares = rng.multivariate_hypergeometric(sizes, n_wanted)
-    return shares.tolist(), rng.integers(2**31, size=len(shares)).tolist()
+def sampled_rows(
+    cluster: Cluster, parts: list[Future], sizes: Sequence[int], n_rows: int, seed: int
+) -> list[Future]:
+    """A random sample of all rows: of every part, some."""
+    chosen = sampled_numbers(sizes, n_rows, seed)
+    return [cluster.submit(rows_of, *its) for its in zip(parts, chosen, strict=True)]
 
 
-def some_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
-    """Numbers of a piece's rows in the sample, increasing."""
+def sampled_numbers(sizes: Sequence[int], n_rows: int, seed: int) -> list[np.ndarray]:
+    """Which rows of every part are in a random sample of all rows, increasing."""
+    rng = np.random.default_rng(seed)
+    shares = rng.multivariate_hypergeometric(sizes, n_rows)
+    seeds = rng.integers(2**31, size=len(shares))
+    return [some_numbers(*its) for its in zip(sizes, shares, seeds, strict=True)]
+
+
+def some_numbers(n_rows: int, size: int, seed: int) -> np.ndarray:
+    """Some of the numbers 0 to n_rows - 1, increasing."""
     return np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False))
 
 
-def sample_of(shard: Shard, size: int, seed: int) -> Shard:
-    """Some rows of a shard."""
-    return rows_of(shard, some_rows(len(shard.X), size, seed))
-
-
-def _sample(block: Block, size: int, seed: int, scaling: Scaling) -> np.ndarray:
-    return scaling.single(block.X[some_rows(len(block.X), size, seed)])
-
-
-def _train(samples: list[np.ndarray], n_cells: int) -> tuple[np.ndarray, np.ndarray]:
+def _train(samples: list[Block], n_cells: int, scaling: Scaling) -> tuple[np.ndarray, np.ndarray]:
     import faiss
 
-    X = np.concatenate(samples)
+    X = scaling.single(stacked(samples).X)
     n_cells = min(n_cells, len(X))
     kmeans = faiss.Kmeans(X.shape[1], n_cells, niter=10, seed=0, min_points_per_centroid=1)
     kmeans.train(X)

@@ -1,8 +1,6 @@
 """Dask collections as checked blocks of rows."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,6 +14,7 @@ from plml.validation import (
     check_kinds,
     check_labels,
     check_spread,
+    class_codes,
     column_names,
     finite,
     largest_safe,
@@ -75,22 +74,22 @@ def read_table(cluster: Cluster, X: Any, y: Any) -> TrainingBlocks:
     """
     names, dtype = column_names(X), _float_type(X)
     check_kinds(X, names)
-    with ignored_annotations():
-        parts = _parts(cluster, X)
+    with warnings.catch_warnings():  # data frames do not carry the names of stages
+        warnings.filterwarnings("ignore", "Dask annotations", UserWarning)
+        parts = cluster.client.compute(row_blocks(X))
         labels = _labels(cluster, parts, y)
     while True:
         read = [
-            cluster.submit(_read, part, label, dtype, names)
-            for part, label in zip(parts, labels, strict=True)
+            cluster.submit(_read, *its, dtype, names) for its in zip(parts, labels, strict=True)
         ]
         read, surveys = _surveyed(cluster, read, names)
-        largest = np.max([np.maximum(np.abs(s.low), np.abs(s.high)) for s in surveys], axis=0)
-        if dtype == np.float64 or largest.max() <= largest_safe(dtype):
+        low = np.min([survey.low for survey in surveys], axis=0)
+        high = np.max([survey.high for survey in surveys], axis=0)
+        if dtype == np.float64 or max(high.max(), -low.min()) <= largest_safe(dtype):
             break
         dtype = np.dtype(np.float64)  # whose range is larger
+    check_spread(low, high, dtype)
     sizes = [survey.n_rows for survey in surveys]
-    low, high = (np.array([getattr(s, side) for s in surveys]) for side in ("low", "high"))
-    check_spread(low.min(axis=0), high.max(axis=0), dtype)
     mean = np.sum([survey.total for survey in surveys], axis=0) / sum(sizes)
     classes, class_sizes = _classes(surveys)
     known = cluster.put(classes)
@@ -102,31 +101,17 @@ def read_table(cluster: Cluster, X: Any, y: Any) -> TrainingBlocks:
         names,
         dtype,
         mean,
-        float(np.maximum(high.max(axis=0) - mean, mean - low.min(axis=0)).max()),
+        float(np.maximum(high - mean, mean - low).max()),
     )
-
-
-@contextmanager
-def ignored_annotations() -> Iterator[None]:
-    """Data frames do not carry the names of stages, and need not say so."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Dask annotations", UserWarning)
-        yield
 
 
 def row_blocks(X: Any) -> list[Any]:
     """Delayed blocks of rows with all columns."""
-    if hasattr(X, "to_dask_array"):  # a data frame
-        return list(X.to_delayed())
-    if X.ndim != 2:
-        raise ValueError(f"X must have two dimensions, got shape {X.shape}")
-    return list(X.rechunk({1: -1}).to_delayed().ravel())
-
-
-def _parts(cluster: Cluster, X: Any) -> list[Future]:
     if X.ndim != 2 or not X.shape[1]:
         raise ValueError(f"X must have two dimensions and at least one column, got {X.shape}")
-    return cluster.client.compute(row_blocks(X))
+    if hasattr(X, "to_dask_array"):  # a data frame
+        return list(X.to_delayed())
+    return list(X.rechunk({1: -1}).to_delayed().ravel())
 
 
 def _labels(cluster: Cluster, parts: list[Future], y: Any) -> list[Future]:
@@ -236,12 +221,8 @@ def _any_missing(labels: np.ndarray) -> bool:
 
 
 def _classes(surveys: list[_Survey]) -> tuple[np.ndarray, np.ndarray]:
-    classes, codes = np.unique(np.concatenate([s.labels for s in surveys]), return_inverse=True)
+    classes, codes = class_codes(np.concatenate([s.labels for s in surveys]))
     check_classification_targets(np.repeat(classes, 3))  # a class of one would look like a number
-    if len(classes) < 2:
-        raise ValueError(
-            f"y has one class only ({str(classes[0])!r}); at least two classes are needed"
-        )
     counts = np.concatenate([s.counts for s in surveys])
     return classes, np.bincount(codes, counts).astype(np.int64)
 

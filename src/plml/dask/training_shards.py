@@ -1,5 +1,6 @@
 """The training data of a fitted model, where it stays: in shards on a cluster."""
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -11,16 +12,7 @@ from distributed import Client, Future, default_client
 
 from plml.dask.cluster import offsets_of, pick
 from plml.dask.shards import Shard
-from plml.dask.sums import rows_of, stacked
-
-
-class CollectedRows(NamedTuple):
-    """Training data on this machine, in the order of the user."""
-
-    X: np.ndarray
-    codes: np.ndarray
-    weights: np.ndarray
-    scales: np.ndarray
+from plml.dask.sums import stacked
 
 
 class TrainingShards(NamedTuple):
@@ -33,9 +25,9 @@ class TrainingShards(NamedTuple):
     chunks: tuple[int, ...]  # rows of the blocks that the user gave
 
     @property
-    def n_rows(self) -> int:
-        """All of them."""
-        return sum(self.chunks)
+    def rows(self) -> Any:
+        """What stands here for any array of them."""
+        return RemoteRows(sum(self.chunks))
 
     def running_client(self) -> Client:
         """That of the cluster that holds the data."""
@@ -48,23 +40,22 @@ class TrainingShards(NamedTuple):
     def check_current(self) -> None:
         """A ``RuntimeError`` where what is computed later would go to another cluster."""
         own = self.running_client()
-        try:
-            current: Client | None = default_client()
-        except ValueError:  # there is none
-            current = None
-        if current is not own:
-            raise RuntimeError(
-                "the training data of this model is on the cluster of another client; make "
-                "it the current one (client.as_current()) where you compute this"
-            )
+        with suppress(ValueError):  # there is none
+            if default_client() is own:
+                return
+        raise RuntimeError(
+            "the training data of this model is on the cluster of another client; make "
+            "it the current one (client.as_current()) where you compute this"
+        )
 
-    def collected(self) -> CollectedRows:
-        """All of it on this machine."""
+    def collected(self) -> tuple[np.ndarray, ...]:
+        """Rows, class numbers, weights and scales on this machine, in the order of the user."""
         client = self.running_client()
         shards, weights, scales = client.gather((self.shards, self.weights, self.scales))
         whole: Shard = stacked(shards)
         parts = whole.X, whole.codes, np.concatenate(weights), np.concatenate(scales)
-        return rows_of(CollectedRows(*parts), np.argsort(whole.rows))
+        order = np.argsort(whole.rows)
+        return tuple(part[order] for part in parts)
 
     def weights_in_order(self, n_bases: int, dtype: np.dtype) -> da.Array:
         """The weights as a Dask array with the blocks of the user's X."""
@@ -116,19 +107,12 @@ class RemoteRows:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise self._error()
+        self._refuse()
 
-    def __getitem__(self, rows: Any) -> Any:
-        raise self._error()
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise self._error()
-
-    def __array_namespace__(self, *_: Any, **__: Any) -> Any:
-        raise self._error()
-
-    def _error(self) -> ValueError:
-        return ValueError(
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise ValueError(
             "the training data of this model is on a Dask cluster; bring it here with "
             "plml.dask.collect(model)"
         )
+
+    __getitem__ = __array__ = __array_namespace__ = _refuse

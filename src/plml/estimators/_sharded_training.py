@@ -101,7 +101,7 @@ class ShardedTraining(Host):
         if table.names is not None:
             self.feature_names_in_ = table.names
         self._training = fitted.training
-        self._fit_X = self._fit_codes = fitted.rows
+        self._fit_X = self._fit_codes = fitted.training.rows
         self.weights_, self.anchors_ = learned.weights.weights, learned.weights.anchors
         self.basis_metrics_ = learned.metrics.M
         self.neighbor_recall_, self.search_recall_ = learned.recall, 1.0
