@@ -14,6 +14,7 @@ from plml.ops.pairs import PairOperator
 from plml.ops.projections import PsdMatrices
 from plml.stages.metrics import MetricsDual
 from plml.stages.neighbors import ExactNeighbors
+from plml.stages.pipeline import Prepared, Settings, Weights
 from plml.stages.triplets import neighbor_triplets
 
 OFFSETS = np.array([0, 30, 75, 120])
@@ -38,17 +39,13 @@ def both(request):
         Quantizer(np.zeros((3, 1)), np.arange(3), Scaling(mean, 1.0)),
         OFFSETS,
     )
-    there = sharded_dual(
-        ClusterAtOnce(),
-        shards,
+    prepared = Prepared(
+        Weights([W[own] for own in ranges], X[:3]),  # three anchors
         [tuple(part[own] for part in partners) for own in ranges],
-        [W[own] for own in ranges],
-        3,
-        3.0,
-        0.5,
-        SERIAL,
+        {},
     )
-    return here, there
+    settings = Settings(regularization=3.0, pull=0.5)
+    return here, sharded_dual(ClusterAtOnce(), shards, prepared, settings, SERIAL)
 
 
 def cut(dual, gamma):

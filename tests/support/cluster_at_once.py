@@ -22,6 +22,9 @@ class ClusterAtOnce:
     def submit(self, function, *arguments, on=None):
         return function(*arguments)
 
+    def map(self, function, *parts, known=()):
+        return [function(*its, *known) for its in zip(*parts, strict=True)]
+
     def put(self, value):
         return value
 

@@ -1,6 +1,7 @@
 """Questions in blocks: Dask collections of queries, answered by Dask arrays with their blocks."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -29,7 +30,7 @@ class BlockQueries:
 
     def __init__(self, model: Any, answer: Answer | None = None) -> None:
         self.model = model
-        self._answer = answer or answered_by_model(model)
+        self._answer = answer or partial(_asked, delayed(model, pure=False))
 
     def predict(self, X: Any) -> da.Array:
         """As ``PLML.predict``."""
@@ -65,20 +66,10 @@ class BlockQueries:
         answers = [self._answer(method, _checked(block, columns), *arguments) for block in blocks]
         return da.concatenate(
             [
-                da.from_delayed(_as_long(answer, _length(block)), (size, *trailing), dtype=dtype)
+                da.from_delayed(_as_long(answer, block), (size, *trailing), dtype=dtype)
                 for answer, block, size in zip(answers, blocks, sizes, strict=True)
             ]
         )
-
-
-def answered_by_model(model: Any) -> Answer:
-    """By a model on this machine, which goes where the blocks are."""
-    sent = delayed(model, pure=False)
-
-    def answer(method: str, Q: Delayed, *arguments: Any) -> Delayed:
-        return _asked(sent, method, Q, *arguments)
-
-    return answer
 
 
 def answered_by_shards(metric: ShardedMetric, classes: np.ndarray, n_neighbors: int) -> Answer:
@@ -134,10 +125,5 @@ def _checked(block: Any, columns: Any) -> np.ndarray:
 
 
 @delayed(pure=False)
-def _length(block: Any) -> int:
-    return len(block)
-
-
-@delayed(pure=False)
-def _as_long(answer: np.ndarray, n_rows: int) -> np.ndarray:
-    return answer[:n_rows]
+def _as_long(answer: np.ndarray, block: Any) -> np.ndarray:
+    return answer[: len(block)]

@@ -1,6 +1,6 @@
 """The Dask cluster beneath: named tasks, where they run, and what they cost to move."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ctypes import CDLL
 from functools import cache
@@ -117,6 +117,12 @@ class Cluster:
             **where,
         )
 
+    def map(
+        self, function: Callable[..., Any], *parts: Iterable[Any], known: tuple[Any, ...] = ()
+    ) -> list[Future]:
+        """A task for each of several parts, given what is known to all of them."""
+        return [self.submit(function, *its, *known) for its in zip(*parts, strict=True)]
+
     def put(self, value: Any) -> Future:
         """A value that many tasks want."""
         return self.submit(_itself, value)
@@ -124,7 +130,7 @@ class Cluster:
     def put_rows(self, array: np.ndarray) -> Future:
         """The same for an array of many rows, which is sent in pieces."""
         n_pieces = -(-max(array.nbytes, 1) // _LARGEST_MESSAGE)
-        return self.submit(np.concatenate, [self.put(p) for p in np.array_split(array, n_pieces)])
+        return self.submit(np.concatenate, self.map(_itself, np.array_split(array, n_pieces)))
 
     def gather(self, futures: Any) -> Any:
         """What futures hold, on the driver."""
@@ -132,7 +138,7 @@ class Cluster:
 
     def wait(self, futures: list[Future]) -> None:
         """Until all are there; the error of one that failed."""
-        self.gather([self.submit(_is_there, future) for future in futures])
+        self.gather(self.map(_is_there, futures))
 
     def watched(self, futures: list[Future]) -> list[Any]:
         """``gather`` of work that takes long."""

@@ -36,13 +36,10 @@ def choose_landmarks(
 
     Classes do not matter to stage 1, so landmarks have none.
     """
-    rng = np.random.default_rng(seed)
     shares = [int(np.ceil(size * (n_landmarks / shards.n_rows))) for size in shards.sizes]
-    chosen = [
-        cluster.submit(some_numbers, *its, int(rng.integers(2**31)))
-        for its in zip(shards.sizes, shares, strict=True)
-    ]
-    pieces = [cluster.submit(_landmarks_of, *its) for its in zip(shards.parts, chosen, strict=True)]
+    seeds = np.random.default_rng(seed).integers(2**31, size=len(shards)).tolist()
+    chosen = cluster.map(some_numbers, shards.sizes, shares, seeds)
+    pieces = cluster.map(_landmarks_of, shards.parts, chosen)
     run_of = np.arange(len(shards)) * min(n_shards, len(shards)) // len(shards)
     runs = [np.flatnonzero(run_of == run) for run in range(run_of[-1] + 1)]
     workers = [shards.workers[run[0]] for run in runs]

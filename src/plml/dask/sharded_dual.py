@@ -22,12 +22,14 @@ from plml.ops.projections import PsdMatrices, as_psd_matrices
 from plml.solvers.problem import Evaluation
 from plml.solvers.quasi_newton import how_far
 from plml.stages.metrics import MetricsDual, best_size, relative_gap
+from plml.stages.pipeline import Prepared, Settings
 from plml.stages.triplets import cross_triplets
 
 #: Targets and impostors of a shard's rows, -1 where there are fewer.
 Partners = tuple[np.ndarray, np.ndarray]
 #: Of every gamma.
 BOUNDS = (0.0, 1.0)
+_NO_TRIPLETS = cross_triplets(*np.empty((2, 0, 1), dtype=np.int64))
 
 
 class Point(NamedTuple):
@@ -62,9 +64,8 @@ class ShardedDual(MetricsDual):
     cluster : Cluster
     duals : futures of MetricsDual, one per shard that has triplets
     n_triplets : of all shards
-    n_bases, n_features : m, d
-    regularization, pull : alpha_1, alpha_2
-    team : threads of the driver
+    no_pairs : operator with the features, the bases and the threads of the driver
+    settings : Settings
     """
 
     def __init__(
@@ -72,15 +73,10 @@ class ShardedDual(MetricsDual):
         cluster: Cluster,
         duals: list[Future],
         n_triplets: int,
-        n_bases: int,
-        n_features: int,
-        regularization: float,
-        pull: float,
-        team: ThreadTeam,
+        no_pairs: PairOperator,
+        settings: Settings,
     ) -> None:
-        nothing = cross_triplets(*np.empty((2, 1, 0), dtype=np.int64))
-        X, W = np.zeros((1, n_features)), np.zeros((1, n_bases))
-        super().__init__(PairOperator(X, W, nothing.pairs, team), nothing, regularization, pull)
+        super().__init__(no_pairs, _NO_TRIPLETS, settings.regularization, settings.pull)
         self.cluster = cluster
         self.duals = duals
         self.n_triplets = n_triplets
@@ -92,17 +88,15 @@ class ShardedDual(MetricsDual):
 
     def losses(self, M: np.ndarray | PsdMatrices) -> tuple[float, float]:
         """Of all shards."""
-        known = sent(self.cluster, as_psd_matrices(M))
-        losses = [self.cluster.submit(_losses, self.dtype, dual, known) for dual in self.duals]
+        known = self.dtype, sent(self.cluster, as_psd_matrices(M))
+        losses = self.cluster.map(_losses, self.duals, known=known)
         hinge, pulled = np.sum(self.cluster.gather(losses), axis=0)
         return hinge, pulled
 
     def _sum_of(self, kernel: Callable[..., Any], *of_shards: list[Future]) -> Any:
         """The sum of what a kernel finds on the shards, on the driver."""
-        submit = self.cluster.submit
-        tasks = (
-            submit(kernel, self.dtype, *its) for its in zip(self.duals, *of_shards, strict=True)
-        )
+        submit, shards = self.cluster.submit, zip(self.duals, *of_shards, strict=True)
+        tasks = (submit(kernel, *its, self.dtype) for its in shards)
         running = RunningSum(partial(submit, summed), tasks)
         return self.cluster.gather(submit(summed, running.parts))
 
@@ -121,11 +115,8 @@ class ShardedDual(MetricsDual):
 
     def slacks(self, points: list[Future], evaluation: Evaluation) -> list[Future]:
         """The gradients of the shards at an evaluation."""
-        found = sent(self.cluster, evaluation.cache)
-        return [
-            self.cluster.submit(slack_at, self.dtype, *its, found)
-            for its in zip(self.duals, points, strict=True)
-        ]
+        known = self.dtype, sent(self.cluster, evaluation.cache)
+        return self.cluster.map(slack_at, self.duals, points, known=known)
 
     def gap_of(self, evaluation: Evaluation, hinge: float) -> float:
         """``gap`` from the hinge losses of all shards."""
@@ -141,7 +132,7 @@ class ShardedDual(MetricsDual):
             return self._evaluate_sums(size * pushed - pulled, size * self.n_triplets).value, None
 
         size, _ = best_size(at, self.n_triplets)
-        return [self.cluster.submit(_constant, dual, size) for dual in self.duals]
+        return self.cluster.map(_constant, self.duals, known=(size,))
 
 
 def sent(cluster: Cluster, found: PsdMatrices) -> Future:
@@ -159,11 +150,11 @@ def metrics_from(columns: np.ndarray, ranks: list[int]) -> PsdMatrices:
     return PsdMatrices(np.stack([L @ L.T for L in factors]), factors)
 
 
-def _target_scatter(dtype: Any, dual: MetricsDual) -> np.ndarray:
+def _target_scatter(dual: MetricsDual, dtype: Any) -> np.ndarray:
     return dual.iterating(dtype).target_scatter
 
 
-def _triplet_scatter(dtype: Any, dual: MetricsDual) -> np.ndarray:
+def _triplet_scatter(dual: MetricsDual, dtype: Any) -> np.ndarray:
     return dual.iterating(dtype).triplet_scatter(dual.constant(1.0))
 
 
@@ -171,12 +162,12 @@ def _constant(dual: MetricsDual, value: float) -> Point:
     return Point(dual.constant(value), 0.0)
 
 
-def sums_at(dtype: Any, dual: MetricsDual, point: Point) -> PointSums:
+def sums_at(dual: MetricsDual, point: Point, dtype: Any) -> PointSums:
     """A shard's part of -K, of the sum of gamma and of the slope."""
     return PointSums(dual.iterating(dtype).scatter(point.x), float(point.x.sum()), point.slope)
 
 
-def slack_at(dtype: Any, dual: MetricsDual, point: Point, found: PsdMatrices) -> Slack:
+def slack_at(dual: MetricsDual, point: Point, dtype: Any, found: PsdMatrices) -> Slack:
     """The gradient at a point whose metrics are known."""
     gradient = dual.iterating(dtype).slack(found)
     hinge = np.sum(np.maximum(-gradient, 0.0))
@@ -184,28 +175,22 @@ def slack_at(dtype: Any, dual: MetricsDual, point: Point, found: PsdMatrices) ->
     return Slack(gradient, float(distance), float(np.abs(gradient).max()), float(hinge))
 
 
-def _losses(dtype: Any, dual: MetricsDual, found: PsdMatrices) -> tuple[float, float]:
+def _losses(dual: MetricsDual, dtype: Any, found: PsdMatrices) -> tuple[float, float]:
     """A shard's hinge losses and target distances."""
     hinge, pulled = dual.iterating(dtype).losses(found)
     return float(hinge), float(pulled)
 
 
 def sharded_dual(
-    cluster: Cluster,
-    shards: Shards,
-    partners: list[Future],
-    weights: list[Future],
-    n_bases: int,
-    regularization: float,
-    pull: float,
-    team: ThreadTeam,
+    cluster: Cluster, shards: Shards, prepared: Prepared, settings: Settings, team: ThreadTeam
 ) -> ShardedDual:
     """The dual of the triplets of all shards, each with the rows that it reads of others."""
     submit, ranges = cluster.submit, list(pairwise(shards.offsets.tolist()))
-    halos = [submit(_partners_outside, *its) for its in zip(partners, ranges, strict=True)]
-    reached = cluster.gather([submit(shards_reached, halo, shards.offsets) for halo in halos])
+    weights, anchors, partners = *prepared.weights[:2], prepared.triplets
+    halos = cluster.map(_partners_outside, partners, ranges)
+    reached = cluster.gather(cluster.map(shards_reached, halos, known=(shards.offsets,)))
     mean = shards.quantizer.scaling.mean
-    parameters = cluster.put((mean, regularization, pull))
+    parameters = cluster.put((mean, settings))
     duals: list[Future] = []
     sizes: list[int] = []
     for wave in cluster.waves(len(shards)):
@@ -217,10 +202,11 @@ def sharded_dual(
             duals.append(
                 submit(shard_dual, *own, halos[s], others, parameters, on=shards.workers[s])
             )
-        sizes += cluster.gather([submit(_n_triplets, duals[s]) for s in wave])
+        sizes += cluster.gather(cluster.map(_n_triplets, duals[wave.start :]))
     duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
-    shape = sum(sizes), n_bases, len(mean)
-    return ShardedDual(cluster, duals, *shape, regularization, pull, team)
+    X, W = np.zeros((1, len(mean))), np.zeros((1, len(anchors)))
+    no_pairs = PairOperator(X, W, _NO_TRIPLETS.pairs, team)
+    return ShardedDual(cluster, duals, sum(sizes), no_pairs, settings)
 
 
 def _partners_outside(partners: Partners, own: tuple[int, int]) -> np.ndarray:
@@ -234,7 +220,7 @@ def shard_dual(
     own: tuple[int, int],
     halo: np.ndarray,
     others: list[np.ndarray],
-    parameters: tuple[np.ndarray, float, float],
+    parameters: tuple[np.ndarray, Settings],
 ) -> MetricsDual:
     """The dual of a shard's triplets; rows of others have no weights here.
 
@@ -243,15 +229,16 @@ def shard_dual(
     shard, weights, partners : of the same rows
     own : number of the shard's first row, and of the next one's
     halo, others : numbers of the rows that are read of other shards, and these rows
-    parameters : mean of the data, alpha_1, alpha_2
+    parameters : mean of the data, and what is minimised
     """
-    mean, regularization, pull = parameters
+    mean, settings = parameters
     X = np.concatenate([shard.X, *others])
     X -= mean.astype(X.dtype)
     W = np.concatenate([weights, np.zeros((len(halo), weights.shape[1]), dtype=weights.dtype)])
     targets, impostors = (local_numbers(part, *own, halo) for part in partners)
     triplets = cross_triplets(targets, impostors)
-    return MetricsDual(PairOperator(X, W, triplets.pairs), triplets, regularization, pull)
+    pairs = PairOperator(X, W, triplets.pairs)
+    return MetricsDual(pairs, triplets, settings.regularization, settings.pull)
 
 
 def _n_triplets(dual: MetricsDual) -> int:

@@ -56,9 +56,7 @@ class ShardedMetric(BasisMetric):
         cluster = Cluster(training.running_client())
         with cluster.doing("queries"):
             self._M = cluster.put_rows(M)
-            self._squares = [
-                cluster.submit(training_squares, shard, self._M) for shard in training.shards
-            ]
+            self._squares = cluster.map(training_squares, training.shards, known=(self._M,))
 
     def search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         """As in ``BasisMetric``; numbers are rows in the order of the user."""

@@ -1,6 +1,5 @@
 """The moves of the box solver on gammas that stay with their shards."""
 
-from collections import deque
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,11 +77,12 @@ class ShardedMoves(BoxOracle):
         self.dual = dual
         self.cluster = dual.cluster
         self._points = points
-        self._ways: deque[list[Future]] = deque(maxlen=MEMORY)
+        #: For every shard, how it came to the last points.
+        self._ways: list[list[Future]] = [[] for _ in points]
 
     @property
     def n_remembered(self) -> int:
-        return len(self._ways)
+        return len(self._ways[0])
 
     def start(self, saved: State) -> ShardedLook:
         evaluation = self.dual.evaluate(self._points)
@@ -93,10 +93,8 @@ class ShardedMoves(BoxOracle):
 
     def trial(self, at: ShardedLook, step: float) -> ShardedTrial:
         coefficients = row_coefficients(at.gram, range(self.n_remembered))
-        points = [
-            self.cluster.submit(moved, *its, [ways[s] for ways in self._ways], coefficients, step)
-            for s, its in enumerate(zip(at.x, at.slacks, at.ways, strict=True))
-        ]
+        here = at.x, at.slacks, at.ways, self._ways
+        points = self.cluster.map(moved, *here, known=(coefficients, step))
         evaluation, slope = self.dual.arrive(points)
         return ShardedTrial(points, evaluation, evaluation.value, slope)
 
@@ -105,7 +103,7 @@ class ShardedMoves(BoxOracle):
         return self._look(trial.x, trial.evaluation, slacks, before)
 
     def forget(self, at: ShardedLook) -> ShardedLook:
-        self._ways.clear()
+        self._ways = [[] for _ in at.x]
         return self._look(at.x, at.evaluation, at.slacks)
 
     def _look(
@@ -115,23 +113,17 @@ class ShardedMoves(BoxOracle):
         slacks: list[Future],
         before: ShardedLook | None = None,
     ) -> ShardedLook:
-        submit, dual = self.cluster.submit, self.dual
-        numbers = [submit(_numbers, slack) for slack in slacks]
+        on_shards, dtype = self.cluster.map, self.dual.dtype
+        numbers = on_shards(_numbers, slacks)
         came = [None] * len(points) if before is None else zip(before.x, before.slacks, strict=True)
-        ways = [
-            submit(way_to, *its, numbers, dual.dtype)
-            for its in zip(points, slacks, came, strict=True)
-        ]
+        ways = on_shards(way_to, points, slacks, came, known=(numbers, dtype))
         if before is not None:
-            self._ways.append(ways)
-        grams = [
-            submit(gram_of, slack, [its[s] for its in self._ways], way, dual.dtype)
-            for s, (slack, way) in enumerate(zip(slacks, ways, strict=True))
-        ]
+            memory = zip(self._ways, ways, strict=True)
+            self._ways = [[*its, way][-MEMORY:] for its, way in memory]
+        grams = on_shards(gram_of, slacks, self._ways, ways, known=(dtype,))
         grams, numbers = self.cluster.gather((grams, numbers))
-        _, steepest, hinge = (list(column) for column in zip(*numbers, strict=True))
-        gap = dual.gap_of(evaluation, sum(hinge))
-        gram = np.sum(grams, axis=0)
+        _, steepest, hinge = zip(*numbers, strict=True)
+        gap, gram = self.dual.gap_of(evaluation, sum(hinge)), np.sum(grams, axis=0)
         value, top = evaluation.value, max(steepest)
         return ShardedLook(points, evaluation, slacks, ways, gram, value, gap, top)
 

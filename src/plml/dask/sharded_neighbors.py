@@ -128,19 +128,19 @@ class _Search(NamedTuple):
 
     def in_cells(self, n_cells: int) -> list[Future]:
         """``NeighborLists`` of every shard, in its rows' nearest cells."""
-        submit, (parts, _, offsets, known, _) = self.cluster.submit, self.among
-        indexes = [submit(CellIndex, part, known.scaling) for part in parts]
-        quantizer = self.cluster.put(known)
+        submit, (parts, _, offsets, quantizer, _) = self.cluster.submit, self.among
+        indexes = self.cluster.map(CellIndex, parts, known=(quantizer.scaling,))
+        known = self.cluster.put(quantizer)
 
         def looked_into(queries: Future, number: int) -> Future:
-            sent = submit(_sent, queries, quantizer, number)
+            sent = submit(_sent, queries, known, number)
             offset = int(offsets[number])
             return submit(_search_cells, sent, indexes[number], offset, max(self.wanted))
 
         found: list[Future] = []
         for wave in self.cluster.waves(len(self.shards)):
-            queries = [submit(_probing, self.shards.parts[s], quantizer, n_cells) for s in wave]
-            reached = self.cluster.gather([submit(_shards_of, its, quantizer) for its in queries])
+            queries = [submit(_probing, self.shards.parts[s], known, n_cells) for s in wave]
+            reached = self.cluster.gather([submit(_shards_of, its, known) for its in queries])
             found += [
                 self._merged(looked_into(its, number) for number in numbers)
                 for its, numbers in zip(queries, reached, strict=True)
@@ -153,8 +153,8 @@ class _Search(NamedTuple):
         """With exact neighbours for the rows whose cells hold too few."""
         submit, parts = self.cluster.submit, self.shards.parts
         expected = self.cluster.put((class_sizes, self.wanted))
-        short = [submit(_short, *its, expected) for its in zip(parts, found, strict=True)]
-        sizes = self.cluster.gather([submit(len, numbers) for numbers in short])
+        short = self.cluster.map(_short, parts, found, known=(expected,))
+        sizes = self.cluster.gather(self.cluster.map(len, short))
         open_shards = [s for s, size in enumerate(sizes) if size]
         exact = self.exactly([submit(rows_of, parts[s], short[s]) for s in open_shards])
         for s, its in zip(open_shards, exact, strict=True):
@@ -163,17 +163,17 @@ class _Search(NamedTuple):
 
     def truth(self, sample: list[np.ndarray]) -> tuple[Shard, NeighborLists]:
         """Some rows of every shard, and their exact neighbours."""
-        submit = self.cluster.submit
-        rows = [submit(rows_of, *its) for its in zip(self.shards.parts, sample, strict=True)]
-        joined = submit(stacked, rows)
+        rows = self.cluster.map(rows_of, self.shards.parts, sample)
+        joined = self.cluster.submit(stacked, rows)
         return self.cluster.gather((joined, self._exactly_for(joined)))
 
     def recall(
         self, found: list[Future], sample: list[np.ndarray], truth: NeighborLists
     ) -> dict[str, float]:
         """The share of true neighbours found, of the rows that did not choose the cells."""
-        looks = [self.cluster.submit(rows_of, *its) for its in zip(found, sample, strict=True)]
-        there: NeighborLists = stacked(self.cluster.gather(looks))
+        there: NeighborLists = stacked(
+            self.cluster.gather(self.cluster.map(rows_of, found, sample))
+        )
         return {
             purpose: share_found(getattr(truth, purpose)[1::2], getattr(there, purpose)[1::2])
             for purpose in Wanted._fields

@@ -69,13 +69,13 @@ class ShardedStages(Stages):
 
     def graph(self, n_graph_neighbors: int, checkpoint: Checkpointer) -> GraphRows:
         """The neighbours; the partners of triplets are found on the way."""
-        submit, k = self.cluster.submit, n_nearest(n_graph_neighbors)
+        k = n_nearest(n_graph_neighbors)
         plan({"neighbors": 2, "landmarks": 1})
         with self.cluster.doing("neighbors"):
             wanted = Wanted(k, self.n_targets, self.n_impostors)
             lists, self._recall = self._find(self.shards, wanted)
-            self._partners = [submit(partners_of, its) for its in lists]
-            scales = [submit(scales_of, its) for its in lists]
+            self._partners = self.cluster.map(partners_of, lists)
+            scales = self.cluster.map(scales_of, lists)
         if self.n_landmarks >= self.shards.n_rows:
             return GraphRows(scales, self.shards, lists)
         del lists
@@ -126,28 +126,27 @@ class ShardedStages(Stages):
             else:
                 rule = weighting.rule_for_new_points(anchors, settings.tol, settings.max_iter)
                 known = put_rows(learned.weights), put_rows(scales), self.cluster.put(rule)
-                weights = self._extended(graph.landmarks, graph.near, *known)
+                weights = self._extended(graph.landmarks, graph.near, known)
         return learned._replace(weights=weights, anchors=anchors, scales=graph.scales)
 
     def _weight_problem(
         self, graph: GraphRows, anchors: np.ndarray, weighting: SmoothWeighting
     ) -> tuple[WeightProblem, np.ndarray]:
         """Equation 4 of the rows that it is learned on, and their scales, on the driver."""
-        submit, U = self.cluster.submit, self.cluster.put(anchors)
-        terms = [submit(terms_of, part, U, weighting.locality) for part in graph.shards.parts]
+        known = self.cluster.put(anchors), weighting.locality
+        terms = self.cluster.map(terms_of, graph.shards.parts, known=known)
         terms, lists = (stacked(parts) for parts in self.cluster.gather((terms, graph.lists)))
         S = similarity_graph(lists.squared, lists.graph, weighting.n_graph_neighbors)
         problem = WeightProblem.from_terms(terms, anchors, weighting.smoothness, graph_laplacian(S))
         return problem, local_scales(lists.squared)
 
     def _extended(
-        self, landmarks: Landmarks, near: Sequence[Future], *known: Future
+        self, landmarks: Landmarks, near: Sequence[Future], known: tuple[Future, ...]
     ) -> list[Future]:
-        """The weights of all rows from weights, scales and rule of the landmarks."""
-        firsts = landmarks.offsets[:-1].tolist()
-        rows = zip(self.shards.parts, near, landmarks.chosen, firsts, strict=True)
+        """The weights of all rows, from what is known: weights, scales and rule of landmarks."""
+        rows = self.shards.parts, near, landmarks.chosen, landmarks.offsets[:-1].tolist()
         with self.cluster.doing("landmarks"):
-            return [self.cluster.submit(extended_weights, *its, *known) for its in rows]
+            return self.cluster.map(extended_weights, *rows, known=known)
 
     def triplets(self, n_targets: int, n_impostors: int, checkpoint: Checkpointer) -> list[Future]:
         """Targets and impostors of every shard's rows."""
@@ -168,20 +167,10 @@ class ShardedStages(Stages):
         checkpoint: Checkpointer,
     ) -> Metrics:
         """Gammas stay with their rows."""
-        weights, table = prepared.weights, self.table
+        table = self.table
         with self.cluster.doing("stage-metrics"), thread_team() as threads:
-            dual = sharded_dual(
-                self.cluster,
-                self.shards,
-                prepared.triplets,
-                weights.weights,
-                len(weights.anchors),
-                settings.regularization,
-                settings.pull,
-                threads,
-            )
             return certified_metrics(
-                dual,
+                sharded_dual(self.cluster, self.shards, prepared, settings, threads),
                 minimize,
                 phases(np, table.dtype, table.largest, "auto", settings.tol),
                 table.dtype,

@@ -121,9 +121,8 @@ def laid_out(
     cluster: Cluster, parts: list[Future], workers: list[str], quantizer: Quantizer
 ) -> Shards:
     """Shards of rows in the order of their cells."""
-    n_cells = len(quantizer.centers)
-    counts = sum(cluster.watched([cluster.submit(_cell_counts, p, n_cells) for p in parts]))
-    cell_starts = offsets_of(counts)
+    counts = cluster.map(_cell_counts, parts, known=(len(quantizer.centers),))
+    cell_starts = offsets_of(sum(cluster.watched(counts)))
     firsts = np.searchsorted(quantizer.shard_of_cell, np.arange(len(parts) + 1))
     return Shards(parts, workers, cell_starts[firsts], quantizer, cell_starts)
 
@@ -143,8 +142,7 @@ def sampled_rows(
     cluster: Cluster, parts: list[Future], sizes: Sequence[int], n_rows: int, seed: int
 ) -> list[Future]:
     """A random sample of all rows: of every part, some."""
-    chosen = sampled_numbers(sizes, n_rows, seed)
-    return [cluster.submit(rows_of, *its) for its in zip(parts, chosen, strict=True)]
+    return cluster.map(rows_of, parts, sampled_numbers(sizes, n_rows, seed))
 
 
 def sampled_numbers(sizes: Sequence[int], n_rows: int, seed: int) -> list[np.ndarray]:

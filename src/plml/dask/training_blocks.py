@@ -79,9 +79,7 @@ def read_table(cluster: Cluster, X: Any, y: Any) -> TrainingBlocks:
         parts = cluster.client.compute(row_blocks(X))
         labels = _labels(cluster, parts, y)
     while True:
-        read = [
-            cluster.submit(_read, *its, dtype, names) for its in zip(parts, labels, strict=True)
-        ]
+        read = cluster.map(_read, parts, labels, known=(dtype, names))
         read, surveys = _surveyed(cluster, read, names)
         low = np.min([survey.low for survey in surveys], axis=0)
         high = np.max([survey.high for survey in surveys], axis=0)
@@ -92,9 +90,8 @@ def read_table(cluster: Cluster, X: Any, y: Any) -> TrainingBlocks:
     sizes = [survey.n_rows for survey in surveys]
     mean = np.sum([survey.total for survey in surveys], axis=0) / sum(sizes)
     classes, class_sizes = _classes(surveys)
-    known = cluster.put(classes)
     return TrainingBlocks(
-        [cluster.submit(_numbered, block, known) for block in read],
+        cluster.map(_numbered, read, known=(cluster.put(classes),)),
         sizes,
         classes,
         class_sizes,
@@ -118,7 +115,7 @@ def _labels(cluster: Cluster, parts: list[Future], y: Any) -> list[Future]:
     """The labels of every block."""
     if y is None:
         raise ValueError("PLML requires y to be passed, but the target y is None")
-    sizes = cluster.gather([cluster.submit(len, part) for part in parts])
+    sizes = cluster.gather(cluster.map(len, parts))
     if not is_collection(y):
         check_labels(y)
         y = np.asarray(y)
@@ -128,7 +125,7 @@ def _labels(cluster: Cluster, parts: list[Future], y: Any) -> list[Future]:
     if y.ndim != 1:
         raise ValueError(f"y must have one dimension, got {y.ndim}")
     labels = cluster.client.compute(list(np.ravel(y.to_delayed())))
-    found = cluster.gather([cluster.submit(_n_labels, part) for part in labels])
+    found = cluster.gather(cluster.map(_n_labels, labels))
     if sum(found) != sum(sizes):
         raise ValueError(f"y has {sum(found)} labels; X has {sum(sizes)} rows")
     return labels if found == sizes else _recut(cluster, labels, found, sizes)
@@ -181,7 +178,7 @@ def _surveyed(
     cluster: Cluster, blocks: list[Future], names: np.ndarray | None
 ) -> tuple[list[Future], list[_Survey]]:
     """Blocks that have rows, and what they say; the first complaint of any is raised."""
-    found = cluster.watched([cluster.submit(_survey, block, names) for block in blocks])
+    found = cluster.watched(cluster.map(_survey, blocks, known=(names,)))
     for number, survey in enumerate(found):
         if isinstance(survey, str):
             raise ValueError(f"{survey} (in block {number})")
