@@ -13,10 +13,10 @@ from distributed import Client, LocalCluster, default_client
 from plml import PLML
 from plml.dask import collect, fit
 from plml.dask.cluster import Cluster
+from plml.dask.reading import read_table
 from plml.dask.sharded_stages import ShardedStages
 from plml.dask.shards import make_shards, sampled_rows
 from plml.dask.sums import stacked
-from plml.dask.training_blocks import read_table
 from plml.solvers.problem import NO_CHECKPOINT
 
 QUICK = {"n_bases": 2, "regularization": 50.0, "tol": 0.1, "random_state": 0}

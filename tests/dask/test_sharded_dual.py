@@ -31,7 +31,7 @@ def both(request):
     triplets = neighbor_triplets(neighbors, 2, 2)
     here = MetricsDual(PairOperator(X - mean, W, triplets.pairs), triplets, 3.0, 0.5)
     ranges = [slice(*its) for its in pairwise(OFFSETS)]
-    partners = neighbors.targets(2), neighbors.impostors(2)
+    partners = np.concatenate([neighbors.targets(2), neighbors.impostors(2)], axis=1)
     shards = Shards(
         [Shard(X[own], y[own], np.arange(120)[own], np.zeros(120, int)[own]) for own in ranges],
         ["here"] * 3,
@@ -41,10 +41,10 @@ def both(request):
     )
     prepared = Prepared(
         Weights([W[own] for own in ranges], X[:3]),  # three anchors
-        [tuple(part[own] for part in partners) for own in ranges],
+        [partners[own] for own in ranges],
         {},
     )
-    settings = Settings(regularization=3.0, pull=0.5)
+    settings = Settings(regularization=3.0, pull=0.5, n_targets=2)
     return here, sharded_dual(ClusterAtOnce(), shards, prepared, settings, SERIAL)
 
 
@@ -59,12 +59,14 @@ def test_value_gap_and_certificate(both):
     gamma = np.random.default_rng(1).random(len(here.triplets.target))
     assert there.n_triplets == len(gamma)
     points = cut(there, gamma)
-    value, slope = there.arrive(points)
+    at = there.arrive(points)
+    value = at.evaluation
     truth = here.evaluate(gamma)
     assert value.value == pytest.approx(float(truth.value), rel=1e-12)
-    assert slope == 0.0
+    assert at.slope == 0.0
+    assert at.value == value.value
     np.testing.assert_allclose(value.cache.matrices, truth.cache.matrices, atol=1e-12)
-    slacks = there.slacks(points, value)
+    slacks = there.slacks(at)
     gradient = here.gradient(truth)
     np.testing.assert_allclose(
         np.concatenate([slack.gradient for slack in slacks]), gradient, atol=1e-10
@@ -122,7 +124,7 @@ class TestMoves:
     def test_inner_products_over_the_free_coordinates(self, both):
         _, there = both
         points = there.uniform_start()
-        slack = there.slacks(points, there.evaluate(points))[0]
+        slack = there.slacks(there.arrive(points))[0]
         way = way_to(points[0], slack, None, [(0.1, 0.0, 0.0)], np.float64)
         assert way.step is None
         g = np.where(way.free, slack.gradient, 0.0)

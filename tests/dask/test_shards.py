@@ -7,6 +7,7 @@ import pytest
 
 from cluster_at_once import ClusterAtOnce
 from plml.dask.halo import local_numbers, outside, rows_between, shards_reached
+from plml.dask.reading import Block
 from plml.dask.shards import (
     Quantizer,
     Scaling,
@@ -19,7 +20,6 @@ from plml.dask.shards import (
     some_numbers,
 )
 from plml.dask.sums import stacked
-from plml.dask.training_blocks import Block
 
 
 def test_runs_of_cells_are_compact_and_alike():

@@ -35,14 +35,11 @@ class ClusterAtOnce:
 
     watched = gather
 
-    def wait(self, futures):
-        pass
-
-    def waves(self, n_pieces):
-        yield range(n_pieces)
+    def in_waves(self, submitted, parts):
+        return submitted(parts)
 
     def workers(self):
         return [f"worker {number}" for number in range(self.n_workers)]
 
-    def memory_a_thread(self):
+    def memory_per_thread(self):
         return self.memory

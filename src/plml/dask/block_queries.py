@@ -9,8 +9,8 @@ import numpy as np
 from dask.delayed import Delayed, delayed
 
 from plml.backend.arrays import is_chunked
+from plml.dask.reading import row_blocks
 from plml.dask.sharded_metric import Nearest, ShardedMetric
-from plml.dask.training_blocks import row_blocks
 from plml.stages.search import vote
 from plml.validation import positive_integer, query_data
 

@@ -7,9 +7,9 @@ from plml.backend.arrays import is_collection
 from plml.backend.progress import stage
 from plml.dask.cluster import Cluster, connected
 from plml.dask.landmarks import MOST_LANDMARKS
+from plml.dask.reading import Table, read_table
 from plml.dask.sharded_stages import ShardedStages, seed_of
 from plml.dask.shards import Shards, make_shards
-from plml.dask.training_blocks import TrainingBlocks, read_table
 from plml.dask.training_shards import TrainingShards
 from plml.stages.approximate import APPROXIMATE_FROM, MOST_CLASSES
 from plml.stages.graph import n_nearest
@@ -25,7 +25,7 @@ class ShardedFit(NamedTuple):
     """The outcome of the pipeline, and where its training data is."""
 
     learned: Learned  # its weights a Dask array in the order of the user, its scales remote
-    table: TrainingBlocks  # what is known of all rows; the blocks themselves are gone
+    table: Table  # what is known of all rows; the blocks themselves are gone
     training: TrainingShards
 
 
@@ -78,7 +78,7 @@ def fit_on_cluster(
 
 def _sorted_rows(
     cluster: Cluster, X: Any, y: Any, n_neighbors: int, n_shards: int | None, seed: int
-) -> tuple[TrainingBlocks, Shards]:
+) -> tuple[Table, Shards]:
     """What is known of all rows, and the rows in their shards alone."""
     with cluster.doing("read"):
         table = read_table(cluster, X, y)
@@ -92,18 +92,14 @@ def _sorted_rows(
     return table._replace(blocks=[]), shards
 
 
-def _left_there(
-    cluster: Cluster, table: TrainingBlocks, shards: Shards, learned: Learned
-) -> ShardedFit:
+def _left_there(cluster: Cluster, table: Table, shards: Shards, learned: Learned) -> ShardedFit:
     """What was learned, for a model whose training data stays on the cluster."""
     weights, metrics, recall = learned
     training = TrainingShards(
         cluster.client, shards.parts, weights.weights, weights.scales, tuple(table.sizes)
     )
-    weights = weights._replace(
-        weights=training.weights_in_order(len(weights.anchors), table.dtype),
-        scales=training.rows,
-    )
+    in_order = training.weights_in_order(len(weights.anchors), table.dtype)
+    weights = weights._replace(weights=in_order, scales=training.rows)
     metrics = metrics._replace(gamma=None)  # no longer needed on the cluster
     return ShardedFit(Learned(weights, metrics, recall), table, training)
 

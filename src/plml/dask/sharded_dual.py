@@ -25,8 +25,6 @@ from plml.stages.metrics import MetricsDual, best_size, relative_gap
 from plml.stages.pipeline import Prepared, Settings
 from plml.stages.triplets import cross_triplets
 
-#: Targets and impostors of a shard's rows, -1 where there are fewer.
-Partners = tuple[np.ndarray, np.ndarray]
 #: Of every gamma.
 BOUNDS = (0.0, 1.0)
 _NO_TRIPLETS = cross_triplets(*np.empty((2, 0, 1), dtype=np.int64))
@@ -45,6 +43,15 @@ class PointSums(NamedTuple):
     scatter: np.ndarray  # (m, d, d)
     total: float  # of gamma
     slope: float
+
+
+class Trial(NamedTuple):
+    """A point of all shards."""
+
+    x: list[Future]  # of Point
+    evaluation: Evaluation
+    value: float
+    slope: float  # of the way there
 
 
 class Slack(NamedTuple):
@@ -102,21 +109,22 @@ class ShardedDual(MetricsDual):
 
     def evaluate(self, points: list[Future]) -> Evaluation:
         """g(gamma) with the metrics of gamma."""
-        return self.arrive(points)[0]
+        return self.arrive(points).evaluation
 
-    def arrive(self, points: list[Future]) -> tuple[Evaluation, float]:
+    def arrive(self, points: list[Future]) -> Trial:
         """The same, and the slope of the way there."""
         sums = self._sum_of(sums_at, points)
-        return self._evaluate_sums(sums.scatter, sums.total), sums.slope
+        evaluation = self._evaluate_sums(sums.scatter, sums.total)
+        return Trial(points, evaluation, evaluation.value, sums.slope)
 
     def _evaluate_sums(self, scatter: np.ndarray, total: float) -> Evaluation:
         """From -K and the sum of gamma."""
         return self.evaluate_at(np.array([total]), self.metrics_of(scatter))
 
-    def slacks(self, points: list[Future], evaluation: Evaluation) -> list[Future]:
-        """The gradients of the shards at an evaluation."""
-        known = self.dtype, sent(self.cluster, evaluation.cache)
-        return self.cluster.map(slack_at, self.duals, points, known=known)
+    def slacks(self, at: Trial) -> list[Future]:
+        """The gradients of the shards."""
+        known = self.dtype, sent(self.cluster, at.evaluation.cache)
+        return self.cluster.map(slack_at, self.duals, at.x, known=known)
 
     def gap_of(self, evaluation: Evaluation, hinge: float) -> float:
         """``gap`` from the hinge losses of all shards."""
@@ -185,38 +193,30 @@ def sharded_dual(
     cluster: Cluster, shards: Shards, prepared: Prepared, settings: Settings, team: ThreadTeam
 ) -> ShardedDual:
     """The dual of the triplets of all shards, each with the rows that it reads of others."""
-    submit, ranges = cluster.submit, list(pairwise(shards.offsets.tolist()))
+    submit, parts, ranges = cluster.submit, shards.parts, list(pairwise(shards.offsets.tolist()))
     weights, anchors, partners = *prepared.weights[:2], prepared.triplets
-    halos = cluster.map(_partners_outside, partners, ranges)
+    halos = cluster.map(outside, partners, *zip(*ranges, strict=True))
     reached = cluster.gather(cluster.map(shards_reached, halos, known=(shards.offsets,)))
     mean = shards.quantizer.scaling.mean
     parameters = cluster.put((mean, settings))
-    duals: list[Future] = []
-    sizes: list[int] = []
-    for wave in cluster.waves(len(shards)):
-        for s in wave:
-            own = (shards.parts[s], weights[s], partners[s], ranges[s])
-            others = [
-                submit(rows_between, shards.parts[r], halos[s], *ranges[r]) for r in reached[s]
-            ]
-            duals.append(
-                submit(shard_dual, *own, halos[s], others, parameters, on=shards.workers[s])
-            )
-        sizes += cluster.gather(cluster.map(_n_triplets, duals[wave.start :]))
+
+    def dual_of(s: int) -> Future:
+        others = [submit(rows_between, parts[r], halos[s], *ranges[r]) for r in reached[s]]
+        own = parts[s], weights[s], partners[s], ranges[s]
+        return submit(shard_dual, *own, halos[s], others, parameters, on=shards.workers[s])
+
+    duals = cluster.in_waves(lambda wave: [dual_of(s) for s in wave], range(len(shards)))
+    sizes = cluster.gather(cluster.map(_n_triplets, duals))
     duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
     X, W = np.zeros((1, len(mean))), np.zeros((1, len(anchors)))
     no_pairs = PairOperator(X, W, _NO_TRIPLETS.pairs, team)
     return ShardedDual(cluster, duals, sum(sizes), no_pairs, settings)
 
 
-def _partners_outside(partners: Partners, own: tuple[int, int]) -> np.ndarray:
-    return outside(np.concatenate(partners, axis=1), *own)
-
-
 def shard_dual(
     shard: Shard,
     weights: np.ndarray,
-    partners: Partners,
+    partners: np.ndarray,
     own: tuple[int, int],
     halo: np.ndarray,
     others: list[np.ndarray],
@@ -226,7 +226,7 @@ def shard_dual(
 
     Parameters
     ----------
-    shard, weights, partners : of the same rows
+    shard, weights, partners : of the same rows; targets and impostors side by side
     own : number of the shard's first row, and of the next one's
     halo, others : numbers of the rows that are read of other shards, and these rows
     parameters : mean of the data, and what is minimised
@@ -235,8 +235,8 @@ def shard_dual(
     X = np.concatenate([shard.X, *others])
     X -= mean.astype(X.dtype)
     W = np.concatenate([weights, np.zeros((len(halo), weights.shape[1]), dtype=weights.dtype)])
-    targets, impostors = (local_numbers(part, *own, halo) for part in partners)
-    triplets = cross_triplets(targets, impostors)
+    numbers = local_numbers(partners, *own, halo)
+    triplets = cross_triplets(*np.split(numbers, [settings.n_targets], axis=1))
     pairs = PairOperator(X, W, triplets.pairs)
     return MetricsDual(pairs, triplets, settings.regularization, settings.pull)
 

@@ -100,9 +100,7 @@ class ShardedMetric(BasisMetric):
     def _merged(
         self, look: Callable[..., Nearest], queries: tuple[Any, ...], k: int, *of_shards: list[Any]
     ) -> Delayed:
-        """The k nearest of all that shards find, merged a few at a time: together it may not fit
-        the memory.
-        """
+        """The k nearest of what all shards find, of which a few are in memory at a time."""
         look, merge = (delayed(function, pure=False) for function in (look, nearest_of_all))
         shards = zip(self.training.shards, *of_shards, strict=True)
         running = RunningSum(

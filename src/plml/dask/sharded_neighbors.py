@@ -4,7 +4,7 @@ A row's candidates in a shard are found class by class, so that one pass serves 
 targets and the impostors; the nearest over all shards are a merge.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -61,23 +61,13 @@ class NeighborLists(NamedTuple):
     impostors: np.ndarray
 
 
-class Probing(NamedTuple):
-    """Rows that look for neighbours in some cells."""
-
-    X: np.ndarray  # in the coordinates of searches
-    codes: np.ndarray
-    rows: np.ndarray  # in the order of the user
-    numbers: np.ndarray  # within their shard
-    probes: np.ndarray  # (q, n_cells) cells to look into
-
-
 def find_neighbors(
     cluster: Cluster,
-    shards: Shards,
     class_sizes: np.ndarray,
-    wanted: Wanted,
     exact: bool,
     seed: int,
+    shards: Shards,
+    wanted: Wanted,
     among: Shards | None = None,
 ) -> tuple[list[Future], dict[str, float]]:
     """``NeighborLists`` of every shard, and the share of true neighbours found, by purpose.
@@ -107,11 +97,7 @@ class _Search(NamedTuple):
 
     def exactly(self, queries: list[Future]) -> list[Future]:
         """``NeighborLists`` of rows of shards, by definition."""
-        found: list[Future] = []
-        for wave in self.cluster.waves(len(queries)):
-            found += [self._exactly_for(queries[number]) for number in wave]
-            self.cluster.wait(found[wave.start :])
-        return found
+        return self.cluster.in_waves(lambda wave: [self._exactly_for(its) for its in wave], queries)
 
     def _exactly_for(self, queries: Future) -> Future:
         searched = zip(self.among.parts, self.among.offsets.tolist(), strict=False)
@@ -128,26 +114,24 @@ class _Search(NamedTuple):
 
     def in_cells(self, n_cells: int) -> list[Future]:
         """``NeighborLists`` of every shard, in its rows' nearest cells."""
-        submit, (parts, _, offsets, quantizer, _) = self.cluster.submit, self.among
-        indexes = self.cluster.map(CellIndex, parts, known=(quantizer.scaling,))
-        known = self.cluster.put(quantizer)
+        cluster, (parts, _, offsets, quantizer, _) = self.cluster, self.among
+        indexes = cluster.map(CellIndex, parts, known=(quantizer.scaling,))
+        known = cluster.put(quantizer)
 
-        def looked_into(queries: Future, number: int) -> Future:
-            sent = submit(_sent, queries, known, number)
+        def found_in(number: int, queries: Future) -> Future:
+            sent = cluster.submit(_sent, queries, known, number)
             offset = int(offsets[number])
-            return submit(_search_cells, sent, indexes[number], offset, max(self.wanted))
+            return cluster.submit(_search_cells, sent, indexes[number], offset, max(self.wanted))
 
-        found: list[Future] = []
-        for wave in self.cluster.waves(len(self.shards)):
-            queries = [submit(_probing, self.shards.parts[s], known, n_cells) for s in wave]
-            reached = self.cluster.gather([submit(_shards_of, its, known) for its in queries])
-            found += [
-                self._merged(looked_into(its, number) for number in numbers)
+        def found(wave: Sequence[Future]) -> list[Future]:
+            queries = cluster.map(_probing, wave, known=(known, n_cells))
+            reached = cluster.gather(cluster.map(_shards_of, queries, known=(known,)))
+            return [
+                self._merged(found_in(number, its) for number in numbers)
                 for its, numbers in zip(queries, reached, strict=True)
             ]
-            # Or what all shards send would be in memory at the same time.
-            self.cluster.wait(found[wave.start :])
-        return found
+
+        return cluster.in_waves(found, self.shards.parts)
 
     def completed(self, found: list[Future], class_sizes: np.ndarray) -> list[Future]:
         """With exact neighbours for the rows whose cells hold too few."""
@@ -223,45 +207,33 @@ def _search_exactly(queries: Shard, shard: Shard, offset: int, k: int) -> Candid
             squared, at = index.search(some.X, min(k + 1, len(members)))
             yield shard.codes[members[0]], squared, members[at]
 
-    near = _in_blocks(queries, shard.rows, offset, by_class, k)
+    near = _nearest_by_side(queries, shard.rows, offset, by_class, k)
     return Candidates(np.arange(len(queries.X)), near)
 
 
-def _in_blocks(
-    queries: Shard | Probing,
+def _nearest_by_side(
+    queries: Shard,
     rows: np.ndarray,
     offset: int,
-    by_class: Callable[..., Iterator[FoundInClass]],
+    by_class: Callable[[Shard], Iterator[FoundInClass]],
     k: int,
 ) -> Near:
     """The k nearest of the own class and of the others, some queries at a time."""
     parts = []
     for start in range(0, len(queries.X), _QUERY_BLOCK):
         some = rows_of(queries, slice(start, start + _QUERY_BLOCK))
-        parts.append(_nearest_by_side(some, rows, offset, by_class(some), k))
+        lists: list[Near] = []
+        for code, squared, at in by_class(some):
+            # A row is not its own neighbour; one more than wanted was asked for.
+            there = (at >= 0) & (rows[at] != some.rows[:, None])
+            is_own = (some.codes == code)[:, None]
+            apart = np.where([there & is_own, there & ~is_own], squared, np.inf)
+            both = (np.broadcast_to(part, apart.shape) for part in (offset + at, rows[at]))
+            lists.append(Near(apart, *both))
+            if len(lists) == _LISTS:  # there may be many classes
+                lists = [nearest_of(lists, k)]
+        parts.append(nearest_of(lists, k))
     return Near(*(np.concatenate(its, axis=1) for its in zip(*parts, strict=True)))
-
-
-def _nearest_by_side(
-    queries: Shard | Probing,
-    rows: np.ndarray,
-    offset: int,
-    by_class: Iterable[FoundInClass],
-    k: int,
-) -> Near:
-    lists: list[Near] = []
-    for code, squared, numbers in by_class:
-        # A row is not its own neighbour; one more than wanted was asked for.
-        there = (numbers >= 0) & (rows[numbers] != queries.rows[:, None])
-        is_own = (queries.codes == code)[:, None]
-        apart = np.where([there & is_own, there & ~is_own], squared, np.inf)
-        numbers, its_rows = (
-            np.broadcast_to(part, apart.shape) for part in (offset + numbers, rows[numbers])
-        )
-        lists.append(Near(apart, numbers, its_rows))
-        if len(lists) == _LISTS:  # there may be many classes
-            lists = [nearest_of(lists, k)]
-    return nearest_of(lists, k)
 
 
 def nearest_of(parts: list[Near], k: int) -> Near:
@@ -304,27 +276,30 @@ def _lists_of(parts: list[Candidates], wanted: Wanted) -> NeighborLists:
 # --- the nearest cells only ---
 
 
-def _probing(shard: Shard, quantizer: Quantizer, n_cells: int) -> Probing:
+def _probing(shard: Shard, quantizer: Quantizer, n_cells: int) -> Shard:
+    """In the coordinates of searches, with the (n, n_cells) cells that the rows look into."""
     X = quantizer.scaling.single(shard.X)
-    probes = nearest_cells(X, quantizer.centers, n_cells)
-    return Probing(X, shard.codes, shard.rows, np.arange(len(X)), probes)
+    return shard._replace(X=X, cells=nearest_cells(X, quantizer.centers, n_cells))
 
 
-def _shards_of(queries: Probing, quantizer: Quantizer) -> list[int]:
+def _shards_of(queries: Shard, quantizer: Quantizer) -> list[int]:
     """The shards that queries look into."""
-    return np.unique(quantizer.shard_of_cell[queries.probes]).tolist()
+    return np.unique(quantizer.shard_of_cell[queries.cells]).tolist()
 
 
-def _sent(queries: Probing, quantizer: Quantizer, number: int) -> Probing:
-    """The queries that look into a shard."""
-    there = (quantizer.shard_of_cell[queries.probes] == number).any(axis=1)
-    return rows_of(queries, np.flatnonzero(there))
+def _sent(queries: Shard, quantizer: Quantizer, number: int) -> tuple[np.ndarray, Shard]:
+    """The queries that look into a shard, after their numbers."""
+    there = np.flatnonzero((quantizer.shard_of_cell[queries.cells] == number).any(axis=1))
+    return there, rows_of(queries, there)
 
 
-def _search_cells(queries: Probing, index: CellIndex, offset: int, k: int) -> Candidates:
+def _search_cells(
+    sent: tuple[np.ndarray, Shard], index: CellIndex, offset: int, k: int
+) -> Candidates:
     """The nearest rows of a shard in the cells that the queries look into."""
 
-    def by_class(some: Probing) -> Iterator[FoundInClass]:
-        return index.search(some.X, some.probes, k + 1)
+    def by_class(some: Shard) -> Iterator[FoundInClass]:
+        return index.search(some.X, some.cells, k + 1)
 
-    return Candidates(queries.numbers, _in_blocks(queries, index.rows, offset, by_class, k))
+    numbers, queries = sent
+    return Candidates(numbers, _nearest_by_side(queries, index.rows, offset, by_class, k))

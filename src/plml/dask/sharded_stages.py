@@ -9,6 +9,7 @@ features there are.
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +20,12 @@ from plml.backend.progress import plan
 from plml.backend.threads import thread_team
 from plml.dask.cluster import Cluster
 from plml.dask.landmarks import FEWEST_LANDMARKS, Landmarks, choose_landmarks, extended_weights
+from plml.dask.reading import Table
 from plml.dask.sharded_dual import sharded_dual
 from plml.dask.sharded_moves import minimize
 from plml.dask.sharded_neighbors import NeighborLists, Wanted, find_neighbors
 from plml.dask.shards import Shard, Shards, n_shards_for, rows_of_a_task, sampled_rows
 from plml.dask.sums import stacked
-from plml.dask.training_blocks import TrainingBlocks
 from plml.solvers.problem import Callback, Checkpointer
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.graph import graph_laplacian, local_scales, n_nearest, similarity_graph
@@ -52,7 +53,7 @@ class ShardedStages(Stages):
     """The stages over shards."""
 
     cluster: Cluster
-    table: TrainingBlocks  # what is known of all rows
+    table: Table  # what is known of all rows
     shards: Shards  # the rows
     _: KW_ONLY
     exact: bool  # whether neighbours are searched in all cells
@@ -70,10 +71,11 @@ class ShardedStages(Stages):
     def graph(self, n_graph_neighbors: int, checkpoint: Checkpointer) -> GraphRows:
         """The neighbours; the partners of triplets are found on the way."""
         k = n_nearest(n_graph_neighbors)
+        how = self.table.class_sizes, self.exact, self.seed
+        find = partial(find_neighbors, self.cluster, *how)
         plan({"neighbors": 2, "landmarks": 1})
         with self.cluster.doing("neighbors"):
-            wanted = Wanted(k, self.n_targets, self.n_impostors)
-            lists, self._recall = self._find(self.shards, wanted)
+            lists, self._recall = find(self.shards, Wanted(k, self.n_targets, self.n_impostors))
             self._partners = self.cluster.map(partners_of, lists)
             scales = self.cluster.map(scales_of, lists)
         if self.n_landmarks >= self.shards.n_rows:
@@ -84,16 +86,10 @@ class ShardedStages(Stages):
             landmarks = choose_landmarks(
                 self.cluster, self.shards, self.n_landmarks, n_shards, self.seed
             )
-            few, _ = self._find(landmarks.shards, Wanted(k, 0, 0))
-            near, recall = self._find(self.shards, Wanted(k, 0, 0), landmarks.shards)
+            few, _ = find(landmarks.shards, Wanted(k, 0, 0))
+            near, recall = find(self.shards, Wanted(k, 0, 0), landmarks.shards)
             self._recall["landmarks"] = recall["graph"]
         return GraphRows(scales, landmarks.shards, few, landmarks, near)
-
-    def _find(
-        self, shards: Shards, wanted: Wanted, among: Shards | None = None
-    ) -> tuple[list[Future], dict[str, float]]:
-        sizes = self.table.class_sizes
-        return find_neighbors(self.cluster, shards, sizes, wanted, self.exact, self.seed, among)
 
     def anchors(self, n_bases: int, random_state: Any, checkpoint: Checkpointer) -> np.ndarray:
         """Those of one machine where one task has room for all rows."""
@@ -192,9 +188,9 @@ def clustered(sample: list[Shard], n_bases: int, random: np.random.RandomState) 
     return kmeans_anchors(whole.X[np.argsort(whole.rows)], n_bases, random).centers
 
 
-def partners_of(lists: NeighborLists) -> tuple[np.ndarray, np.ndarray]:
-    """Targets and impostors: what is left of the lists when the graph has been made."""
-    return lists.targets, lists.impostors
+def partners_of(lists: NeighborLists) -> np.ndarray:
+    """Targets and impostors side by side: what is left of the lists when the graph is made."""
+    return np.concatenate([lists.targets, lists.impostors], axis=1)
 
 
 def scales_of(lists: NeighborLists) -> np.ndarray:

@@ -5,17 +5,18 @@ Neighbours then live mostly in the same shard, so little has to be exchanged.
 
 from collections.abc import Sequence
 from functools import partial
+from operator import getitem
 from typing import NamedTuple
 
 import numpy as np
 from distributed import Future
 
-from plml.dask.cluster import Cluster, offsets_of, pick
+from plml.dask.cluster import Cluster, offsets_of
+from plml.dask.reading import Block, Table
 from plml.dask.sums import RunningSum, rows_of, stacked
-from plml.dask.training_blocks import Block, TrainingBlocks
 
-#: Rows a cell, on average, that the quantiser is trained on.
-_ROWS_A_CELL = 40
+#: Rows per cell, on average, that the quantiser is trained on.
+_ROWS_PER_CELL = 40
 _MOST_TRAINING_ROWS = 2**17
 #: Rows below which a shard makes no sense, and below which it is not worth its messages.
 _FEWEST_ROWS = 32
@@ -76,21 +77,21 @@ class Quantizer(NamedTuple):
 
 
 def n_shards_for(
-    cluster: Cluster, table: TrainingBlocks, n_rows: int, fewest: int = _FEWEST_ROWS_BY_DEFAULT
+    cluster: Cluster, table: Table, n_rows: int, fewest: int = _FEWEST_ROWS_BY_DEFAULT
 ) -> int:
-    """For rows of a table: one a thread, or more where a thread's memory asks for it."""
+    """For rows of a table: one per thread, or more where a thread's memory asks for it."""
     n_threads = min(len(cluster.workers()), n_rows // fewest)
-    bytes_a_row = _WORKING_BYTES * (table.n_features + 64)
-    for_memory = int(np.ceil(n_rows * bytes_a_row / cluster.memory_a_thread()))
+    bytes_per_row = _WORKING_BYTES * (table.n_features + 64)
+    for_memory = int(np.ceil(n_rows * bytes_per_row / cluster.memory_per_thread()))
     return max(1, min(max(n_threads, for_memory), n_rows // _FEWEST_ROWS_BY_DEFAULT))
 
 
 def rows_of_a_task(cluster: Cluster, n_features: int, most: int) -> int:
     """How many rows one task can work on, up to a number."""
-    return int(min(cluster.memory_a_thread() / (_WORKING_BYTES * n_features), most))
+    return int(min(cluster.memory_per_thread() / (_WORKING_BYTES * n_features), most))
 
 
-def make_shards(cluster: Cluster, table: TrainingBlocks, n_shards: int | None, seed: int) -> Shards:
+def make_shards(cluster: Cluster, table: Table, n_shards: int | None, seed: int) -> Shards:
     """Train the quantiser on a sample, and send every row to the shard of its cell."""
     n_shards = n_shards or n_shards_for(cluster, table, table.n_rows)
     n_shards = max(1, min(n_shards, table.n_rows // _FEWEST_ROWS))
@@ -103,13 +104,12 @@ def make_shards(cluster: Cluster, table: TrainingBlocks, n_shards: int | None, s
     n_shards = int(shard_of_cell.max()) + 1
     places = cluster.workers()
     workers = [places[s * len(places) // n_shards] for s in range(n_shards)]
-    known = cluster.put(quantizer)
-    starts = offsets_of(table.sizes)
     pieces = [RunningSum(partial(cluster.submit, stacked)) for _ in range(n_shards)]
-    for block, start in zip(table.blocks, starts[:-1], strict=True):
-        routed = cluster.submit(_route, block, int(start), known)
+    starts, known = offsets_of(table.sizes)[:-1].tolist(), cluster.put(quantizer)
+    for block, start in zip(table.blocks, starts, strict=True):
+        routed = cluster.submit(_route, block, start, known)
         for s, its in enumerate(pieces):  # at once, while the block is in memory
-            its.add(cluster.submit(pick, routed, s))
+            its.add(cluster.submit(getitem, routed, s))
     parts = [
         cluster.submit(_assembled, its.parts, on=worker)
         for its, worker in zip(pieces, workers, strict=True)
@@ -128,12 +128,12 @@ def laid_out(
 
 
 def _cells(
-    cluster: Cluster, table: TrainingBlocks, scaling: Scaling, seed: int
+    cluster: Cluster, table: Table, scaling: Scaling, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centres of 2 sqrt(n) cells, and how much of a sample lies in each."""
     n_cells = max(1, int(2 * np.sqrt(table.n_rows)))
     in_memory = max(rows_of_a_task(cluster, table.n_features, _MOST_TRAINING_ROWS), n_cells)
-    wanted = min(_ROWS_A_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, in_memory)
+    wanted = min(_ROWS_PER_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, in_memory)
     samples = sampled_rows(cluster, table.blocks, table.sizes, wanted, seed)
     return cluster.gather(cluster.submit(_train, samples, n_cells, scaling))
 
@@ -203,12 +203,8 @@ def _route(block: Block, start: int, quantizer: Quantizer) -> list[Shard]:
     """The rows of a block for every shard."""
     centers, shard_of_cell, scaling = quantizer
     cells = nearest_cells(scaling.single(block.X), centers, 1)[:, 0]
-    shards = shard_of_cell[cells]
-    pieces = []
-    for s in range(shard_of_cell.max() + 1):
-        mine = np.flatnonzero(shards == s)
-        pieces.append(Shard(block.X[mine], block.codes[mine], start + mine, cells[mine]))
-    return pieces
+    whole, shards = Shard(*block, start + np.arange(len(cells)), cells), shard_of_cell[cells]
+    return [rows_of(whole, np.flatnonzero(shards == s)) for s in range(shard_of_cell.max() + 1)]
 
 
 def _assembled(pieces: list[Shard]) -> Shard:

@@ -1,6 +1,8 @@
 """The training data of a fitted model, where it stays: in shards on a cluster."""
 
 from contextlib import suppress
+from dataclasses import dataclass
+from operator import getitem
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -10,7 +12,7 @@ from dask.delayed import delayed
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, default_client
 
-from plml.dask.cluster import offsets_of, pick
+from plml.dask.cluster import offsets_of
 from plml.dask.shards import Shard
 from plml.dask.sums import stacked
 
@@ -69,7 +71,7 @@ class TrainingShards(NamedTuple):
         tasks: dict[Any, Any] = {}
         for b in range(len(self.chunks)):
             pieces = [(f"{name}-pick", s, b) for s in range(len(cut))]
-            tasks |= {key: (pick, its.key, b) for key, its in zip(pieces, cut, strict=True)}
+            tasks |= {key: (getitem, its.key, b) for key, its in zip(pieces, cut, strict=True)}
             tasks[name, b, 0] = (sorted_by_row, pieces)
         graph = HighLevelGraph.from_collections(name, tasks, dependencies=cut)
         return da.Array(graph, name, (self.chunks, (n_bases,)), dtype=dtype)
@@ -90,16 +92,11 @@ def sorted_by_row(pieces: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     return weights[np.argsort(rows)]
 
 
+@dataclass(frozen=True)
 class RemoteRows:
-    """Stands for an array of training rows on a cluster: of it, only the length is here.
+    """Stands for an array of training rows on a cluster: of it, only the length is here."""
 
-    Parameters
-    ----------
-    n_rows : int
-    """
-
-    def __init__(self, n_rows: int) -> None:
-        self.n_rows = n_rows
+    n_rows: int
 
     def __len__(self) -> int:
         return self.n_rows

@@ -1,4 +1,4 @@
-"""Dask collections as checked blocks of rows."""
+"""Dask collections as a table of checked blocks of rows."""
 
 import warnings
 from itertools import pairwise
@@ -30,7 +30,7 @@ class Block(NamedTuple):
     codes: np.ndarray  # class numbers
 
 
-class TrainingBlocks(NamedTuple):
+class Table(NamedTuple):
     """The training data on the cluster, and what is known of all of it."""
 
     blocks: list[Future]  # of Block
@@ -64,13 +64,13 @@ class _Survey(NamedTuple):
     counts: np.ndarray
 
 
-def read_table(cluster: Cluster, X: Any, y: Any) -> TrainingBlocks:
+def read_table(cluster: Cluster, X: Any, y: Any) -> Table:
     """Checked blocks of a Dask array or data frame and its labels.
 
     Parameters
     ----------
     X : Dask array (n_samples, n_features) or Dask data frame
-    y : Dask array or series with the same blocks, or anything with one label a row
+    y : Dask array or series with the same blocks, or anything with one label per row
     """
     names, dtype = column_names(X), _float_type(X)
     check_kinds(X, names)
@@ -90,7 +90,7 @@ def read_table(cluster: Cluster, X: Any, y: Any) -> TrainingBlocks:
     sizes = [survey.n_rows for survey in surveys]
     mean = np.sum([survey.total for survey in surveys], axis=0) / sum(sizes)
     classes, class_sizes = _classes(surveys)
-    return TrainingBlocks(
+    return Table(
         cluster.map(_numbered, read, known=(cluster.put(classes),)),
         sizes,
         classes,
@@ -146,9 +146,8 @@ def _recut(
     starts, cuts = offsets_of(found), offsets_of(sizes)
     blocks = []
     for first, last in pairwise(cuts):
-        near = np.flatnonzero((starts[1:] > first) & (starts[:-1] < last))
-        if not len(near):  # an empty block
-            near = np.array([0])
+        # Some part even of an empty block.
+        near = np.flatnonzero((starts[1:] > first) & (starts[:-1] < last)).tolist() or [0]
         begin = int(first - starts[near[0]])
         some = [parts[b] for b in near]
         blocks.append(cluster.submit(_piece, some, begin, begin + int(last - first)))
@@ -200,11 +199,8 @@ def _survey(block: Block | str, names: np.ndarray | None) -> _Survey | str:
         labels, counts = np.unique(block.codes, return_counts=True)
     except (ValueError, TypeError) as error:
         return str(error)
-    if not len(X):
-        nothing = np.zeros(X.shape[1])
-        return _Survey(0, nothing, nothing, nothing, labels, counts)
-    total = X.sum(axis=0, dtype=np.float64)
-    return _Survey(len(X), total, X.min(axis=0), X.max(axis=0), labels, counts)
+    low, high = X.min(axis=0, initial=np.inf), X.max(axis=0, initial=-np.inf)
+    return _Survey(len(X), X.sum(axis=0, dtype=np.float64), low, high, labels, counts)
 
 
 def _any_missing(labels: np.ndarray) -> bool:
