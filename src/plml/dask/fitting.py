@@ -50,11 +50,7 @@ def fit_on_cluster(
     neighbor_search : {"auto", "exact", "approximate"}
     n_neighbors : that will vote; there must be as many rows
     """
-    if not is_collection(X):
-        raise ValueError(
-            f"X is of type {type(X).__name__}; give a Dask array or data frame, or use model.fit "
-            "for data on this machine"
-        )
+    _check_collection(X)
     _check_count("n_shards", n_shards, 1)
     _check_count("n_landmarks", n_landmarks, 1 + n_nearest(weighting.n_graph_neighbors))
     cluster, seed = Cluster(connected(run.n_jobs), run.memory), seed_of(weighting.random_state)
@@ -102,6 +98,14 @@ def _left_there(cluster: Cluster, table: Table, shards: Shards, learned: Learned
     weights = weights._replace(weights=in_order, scales=training.rows)
     metrics = metrics._replace(gamma=None)  # no longer needed on the cluster
     return ShardedFit(Learned(weights, metrics, recall), table, training)
+
+
+def _check_collection(X: Any) -> None:
+    if not is_collection(X):
+        raise ValueError(
+            f"X is of type {type(X).__name__}; give a Dask array or data frame, or use model.fit "
+            "for data on this machine"
+        )
 
 
 def _check_count(name: str, value: Any, least: int) -> None:

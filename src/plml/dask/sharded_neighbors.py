@@ -100,11 +100,9 @@ class _Search(NamedTuple):
         return self.cluster.in_waves(lambda wave: [self._exactly_for(its) for its in wave], queries)
 
     def _exactly_for(self, queries: Future) -> Future:
-        searched = zip(self.among.parts, self.among.offsets.tolist(), strict=False)
-        return self._merged(
-            self.cluster.submit(_search_exactly, queries, *its, max(self.wanted))
-            for its in searched
-        )
+        submit, k = self.cluster.submit, max(self.wanted)
+        searched = zip(self.among.parts, self.among.offsets[:-1].tolist(), strict=True)
+        return self._merged(submit(_search_exactly, queries, *its, k) for its in searched)
 
     def _merged(self, candidates: Iterable[Future]) -> Future:
         """``NeighborLists`` of what shards propose, a few of them in memory at a time."""
@@ -155,9 +153,8 @@ class _Search(NamedTuple):
         self, found: list[Future], sample: list[np.ndarray], truth: NeighborLists
     ) -> dict[str, float]:
         """The share of true neighbours found, of the rows that did not choose the cells."""
-        there: NeighborLists = stacked(
-            self.cluster.gather(self.cluster.map(rows_of, found, sample))
-        )
+        looks = self.cluster.map(rows_of, found, sample)
+        there: NeighborLists = stacked(self.cluster.gather(looks))
         return {
             purpose: share_found(getattr(truth, purpose)[1::2], getattr(there, purpose)[1::2])
             for purpose in Wanted._fields
