@@ -13,10 +13,10 @@ from distributed import Client, LocalCluster, default_client
 from plml import PLML
 from plml.dask import collect, fit
 from plml.dask.cluster import Cluster
-from plml.dask.sharded_stages import ShardedStages, sampled_rows
-from plml.dask.shards import make_shards
+from plml.dask.reading import read_table
+from plml.dask.sharded_stages import ShardedStages
+from plml.dask.shards import make_shards, sampled_rows
 from plml.dask.sums import stacked
-from plml.dask.training_blocks import read_table
 from plml.solvers.problem import NO_CHECKPOINT
 
 QUICK = {"n_bases": 2, "regularization": 50.0, "tol": 0.1, "random_state": 0}
@@ -139,7 +139,8 @@ def test_anchors_of_a_sample_of_rows_in_turn(client, monkeypatch):
         n_landmarks=400,
         seed=0,
     )
-    chosen = stacked(client.gather(sampled_rows(cluster, stages.shards, 200, seed=0)))
+    parts, sizes = stages.shards.parts, stages.shards.sizes
+    chosen = stacked(client.gather(sampled_rows(cluster, parts, sizes, 200, seed=0)))
     np.testing.assert_array_equal(X[chosen.rows], chosen.X)
     sample = chosen.X[:, 0]
     assert len(sample) == 200

@@ -9,8 +9,8 @@ from plml import PLML
 from plml.dask import collect, fit
 from plml.dask.cluster import Cluster
 from plml.dask.landmarks import choose_landmarks
+from plml.dask.reading import read_table
 from plml.dask.shards import make_shards
-from plml.dask.training_blocks import read_table
 from plml.stages.graph import graph_laplacian, local_scales, similarity_graph
 from plml.stages.neighbors import euclidean_neighbors
 from plml.stages.weights import QueryWeightProblem, WeightProblem, learn_weights, query_similarity

@@ -9,12 +9,12 @@ from cluster_at_once import ClusterAtOnce
 from plml.backend.threads import SERIAL
 from plml.dask.sharded_dual import Point, metrics_from, sent, sharded_dual
 from plml.dask.sharded_moves import ShardedMoves, gram_of, moved, way_to
-from plml.dask.sharded_neighbors import Partners
 from plml.dask.shards import Quantizer, Scaling, Shard, Shards
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import PsdMatrices
 from plml.stages.metrics import MetricsDual
 from plml.stages.neighbors import ExactNeighbors
+from plml.stages.pipeline import Prepared, Settings, Weights
 from plml.stages.triplets import neighbor_triplets
 
 OFFSETS = np.array([0, 30, 75, 120])
@@ -31,7 +31,7 @@ def both(request):
     triplets = neighbor_triplets(neighbors, 2, 2)
     here = MetricsDual(PairOperator(X - mean, W, triplets.pairs), triplets, 3.0, 0.5)
     ranges = [slice(*its) for its in pairwise(OFFSETS)]
-    partners = Partners(neighbors.targets(2), neighbors.impostors(2))
+    partners = np.concatenate([neighbors.targets(2), neighbors.impostors(2)], axis=1)
     shards = Shards(
         [Shard(X[own], y[own], np.arange(120)[own], np.zeros(120, int)[own]) for own in ranges],
         ["here"] * 3,
@@ -39,16 +39,13 @@ def both(request):
         Quantizer(np.zeros((3, 1)), np.arange(3), Scaling(mean, 1.0)),
         OFFSETS,
     )
-    there = sharded_dual(
-        ClusterAtOnce(),
-        shards,
-        [Partners(*(part[own] for part in partners)) for own in ranges],
-        [W[own] for own in ranges],
-        3.0,
-        0.5,
-        SERIAL,
+    prepared = Prepared(
+        Weights([W[own] for own in ranges], X[:3]),  # three anchors
+        [partners[own] for own in ranges],
+        {},
     )
-    return here, there
+    settings = Settings(regularization=3.0, pull=0.5, n_targets=2)
+    return here, sharded_dual(ClusterAtOnce(), shards, prepared, settings, SERIAL)
 
 
 def cut(dual, gamma):
@@ -62,18 +59,20 @@ def test_value_gap_and_certificate(both):
     gamma = np.random.default_rng(1).random(len(here.triplets.target))
     assert there.n_triplets == len(gamma)
     points = cut(there, gamma)
-    value, slope = there.evaluate(points)
+    at = there.arrive(points)
+    value = at.evaluation
     truth = here.evaluate(gamma)
     assert value.value == pytest.approx(float(truth.value), rel=1e-12)
-    assert slope == 0.0
+    assert at.slope == 0.0
+    assert at.value == value.value
     np.testing.assert_allclose(value.cache.matrices, truth.cache.matrices, atol=1e-12)
-    slacks = there.slacks(points, value)
+    slacks = there.slacks(at)
     gradient = here.gradient(truth)
     np.testing.assert_allclose(
         np.concatenate([slack.gradient for slack in slacks]), gradient, atol=1e-10
     )
     hinge = sum(slack.hinge for slack in slacks)
-    assert there.gap(value, hinge) == pytest.approx(float(here.gap(gamma, truth, gradient)))
+    assert there.gap_of(value, hinge) == pytest.approx(float(here.gap(gamma, truth, gradient)))
     for dtype in (np.float32, np.float64):
         M, primal, dual = there.certificate(points, dtype)
         assert M.dtype == dtype
@@ -125,7 +124,7 @@ class TestMoves:
     def test_inner_products_over_the_free_coordinates(self, both):
         _, there = both
         points = there.uniform_start()
-        slack = there.slacks(points, there.evaluate(points)[0])[0]
+        slack = there.slacks(there.arrive(points))[0]
         way = way_to(points[0], slack, None, [(0.1, 0.0, 0.0)], np.float64)
         assert way.step is None
         g = np.where(way.free, slack.gradient, 0.0)

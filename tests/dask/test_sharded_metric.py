@@ -5,9 +5,9 @@ import numpy as np
 from plml import PLML
 from plml.dask.sharded_metric import (
     contenders_in,
+    nearest_of_all,
     neighborhood_in,
     training_squares,
-    voters_among,
     weights_from,
 )
 from plml.dask.shards import Shard
@@ -22,10 +22,10 @@ def test_weights_from_shards_with_fewer_rows_than_neighbors():
     here = PLML(**QUICK, query_weights="optimize").fit(X, y)
     Q, rule = X[:20] + 0.3, here._metric.rule.rule
     near = [
-        neighborhood_in(Q, Shard(X[i], y[i], i, 0 * i), here.weights_[i], here._scales[i], 7)
+        neighborhood_in(Q, 7, Shard(X[i], y[i], i, 0 * i), here.weights_[i], here._scales[i])
         for i in np.array_split(np.arange(60), 20)
     ]
-    found = weights_from(Q, near, rule.n_near, rule)
+    found = weights_from(Q, nearest_of_all(near, rule.n_near), rule)
     np.testing.assert_allclose(found, here.local_weights(Q), atol=1e-8)
 
 
@@ -37,12 +37,13 @@ def test_equal_distances_go_to_the_euclidean_order():
     rows = rng.permutation(300)  # the shards hold neighbouring rows, in no order of the user
     shards = [Shard(X[i], y[i], i, 0 * i) for i in np.array_split(rows, 4)]
     near = [
-        contenders_in(X[:30], np.ones((30, 1)), shard, training_squares(shard, M), M, 7)
+        contenders_in(X[:30], np.ones((30, 1)), M, 7, shard, training_squares(shard, M))
         for shard in shards
     ]
-    found = voters_among(near, 7)
-    np.testing.assert_array_equal(found.squared, 0.0)
+    found = nearest_of_all(near, 7)
+    np.testing.assert_array_equal(found.distances.squared, 0.0)
     for i in range(30):
         squared = (X - X[i]) ** 2
         expected = np.lexsort((np.arange(300), squared.sum(axis=1), squared[:, 0]))[:7]
         np.testing.assert_array_equal(found.rows[i], expected)
+        np.testing.assert_array_equal(found.known[0][i], y[expected])

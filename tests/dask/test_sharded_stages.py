@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cluster_at_once import ClusterAtOnce
+from plml.dask.reading import Block, Table
 from plml.dask.sharded_stages import ShardedStages, clustered, seed_of
 from plml.dask.shards import make_shards
 from plml.dask.sums import stacked
-from plml.dask.training_blocks import Block, TrainingBlocks
 from plml.solvers.problem import NO_CHECKPOINT
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.graph import local_scales
@@ -34,7 +34,7 @@ def stages_of(X, y, *, n_shards=3, n_landmarks=10**6, memory=2.0**30):
     cluster = ClusterAtOnce(memory=memory)
     mean = X.mean(axis=0)
     cuts = [0, 150, 290, len(X)]
-    table = TrainingBlocks(
+    table = Table(
         [Block(X[a:b], y[a:b]) for a, b in pairwise(cuts)],
         np.diff(cuts).tolist(),
         np.unique(y),

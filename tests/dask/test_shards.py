@@ -7,6 +7,7 @@ import pytest
 
 from cluster_at_once import ClusterAtOnce
 from plml.dask.halo import local_numbers, outside, rows_between, shards_reached
+from plml.dask.reading import Block
 from plml.dask.shards import (
     Quantizer,
     Scaling,
@@ -14,12 +15,11 @@ from plml.dask.shards import (
     _route,
     _runs,
     rows_of_a_task,
-    sample_of,
-    shares_of,
-    some_rows,
+    sampled_numbers,
+    sampled_rows,
+    some_numbers,
 )
 from plml.dask.sums import stacked
-from plml.dask.training_blocks import Block
 
 
 def test_runs_of_cells_are_compact_and_alike():
@@ -52,17 +52,23 @@ def test_every_row_goes_to_the_shard_of_its_nearest_centre():
 
 
 def test_samples():
-    shares, seeds = shares_of([10, 0, 30], 20, np.random.default_rng(0))
-    assert sum(shares) == 20
-    assert shares[1] == 0
-    assert len(set(seeds)) == 3
-    chosen = some_rows(30, 12, seeds[0])
+    sizes = [30, 0, 30]
+    sample = sampled_numbers(sizes, 24, seed=0)
+    assert sum(len(part) for part in sample) == 24
+    assert len(sample[1]) == 0
+    assert set(sample[0]) != set(sample[2])  # every part draws for itself
+    chosen = some_numbers(30, 12, 3)
     assert len(np.unique(chosen)) == 12
     assert (np.diff(chosen) > 0).all()
-    X = np.arange(30.0)[:, None]
-    some = sample_of(Shard(X, np.arange(30), np.arange(30) + 7, np.zeros(30)), 12, seeds[0])
-    np.testing.assert_array_equal(some.X[:, 0], chosen)
-    np.testing.assert_array_equal(some.rows, chosen + 7)
+    assert set(chosen) < set(range(30))
+    parts = [
+        Shard(np.arange(n)[:, None] + 0.5, np.arange(n), np.arange(n) + 7, np.zeros(n))
+        for n in sizes
+    ]
+    some = sampled_rows(ClusterAtOnce(), parts, sizes, 24, seed=0)
+    for part, numbers in zip(some, sample, strict=True):
+        np.testing.assert_array_equal(part.X[:, 0], numbers + 0.5)
+        np.testing.assert_array_equal(part.rows, numbers + 7)
 
 
 def test_rows_that_a_task_has_room_for():

@@ -7,7 +7,6 @@ import pytest
 from dask.sizeof import sizeof
 
 import plml.dask  # noqa: F401  (tells Dask the sizes)
-from cluster_at_once import ClusterAtOnce
 from plml.dask.sums import RunningSum, rows_of, stacked, summed
 from plml.ops.pairs import PairOperator
 from plml.stages.metrics import MetricsDual
@@ -21,7 +20,7 @@ class Pair(NamedTuple):
 
 @pytest.mark.parametrize("n_parts", [1, 8, 9, 100])
 def test_a_running_sum_has_few_parts(n_parts):
-    running = RunningSum(ClusterAtOnce(), (np.full(3, float(i)) for i in range(n_parts)))
+    running = RunningSum(summed, (np.full(3, float(i)) for i in range(n_parts)))
     assert len(running.parts) <= 8
     np.testing.assert_array_equal(summed(running.parts), np.full(3, sum(range(n_parts))))
 

@@ -6,10 +6,11 @@ import pytest
 from plml.dask.block_queries import told_by
 from plml.dask.fitting import _check_count, searches_exactly
 from plml.dask.landmarks import extended_weights
-from plml.dask.sharded_metric import Voters
+from plml.dask.sharded_metric import Nearest
 from plml.dask.sharded_neighbors import NeighborLists
 from plml.dask.shards import Shard
 from plml.dask.training_shards import RemoteRows, TrainingShards, cut_by_block, sorted_by_row
+from plml.ops.topk import Measured
 from plml.stages.graph import local_scales
 from plml.stages.neighbors import euclidean_neighbors
 from plml.stages.weights import NewPointRule
@@ -34,7 +35,7 @@ def training():
 
 
 def test_all_of_it_in_the_order_of_the_user(training):
-    assert training.n_rows == 20
+    assert len(training.rows) == 20
     X, codes, weights, scales = training.collected()
     np.testing.assert_array_equal(X[:, 0], np.arange(20) + 0.5)
     np.testing.assert_array_equal(codes, np.arange(20) % 2)
@@ -76,7 +77,8 @@ def test_remote_rows_have_a_length_and_say_how_to_get_the_rest():
 
 
 def test_what_voters_tell():
-    voters = Voters(np.array([[1.0, 4.0, 9.0]]), np.array([[30, 10, 20]]), np.array([[1, 0, 0]]))
+    distances = Measured(np.array([[1.0, 4.0, 9.0]]))
+    voters = Nearest(distances, np.array([[30, 10, 20]]), (np.array([[1, 0, 0]]),))
     classes = np.array(["a", "b"])
     assert told_by(voters, "predict", classes).tolist() == ["a"]
     np.testing.assert_allclose(told_by(voters, "predict_proba", classes), [[2 / 3, 1 / 3]])

@@ -22,6 +22,9 @@ class ClusterAtOnce:
     def submit(self, function, *arguments, on=None):
         return function(*arguments)
 
+    def map(self, function, *parts, known=()):
+        return [function(*its, *known) for its in zip(*parts, strict=True)]
+
     def put(self, value):
         return value
 
@@ -32,14 +35,11 @@ class ClusterAtOnce:
 
     watched = gather
 
-    def wait(self, futures):
-        pass
-
-    def waves(self, n_pieces):
-        yield range(n_pieces)
+    def in_waves(self, submitted, parts):
+        return submitted(parts)
 
     def workers(self):
         return [f"worker {number}" for number in range(self.n_workers)]
 
-    def memory_a_thread(self):
+    def memory_per_thread(self):
         return self.memory

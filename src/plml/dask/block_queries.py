@@ -1,16 +1,18 @@
 """Questions in blocks: Dask collections of queries, answered by Dask arrays with their blocks."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import dask.array as da
 import numpy as np
 from dask.delayed import Delayed, delayed
 
-from plml.dask.sharded_metric import ShardedMetric, Voters
-from plml.dask.training_blocks import row_blocks
+from plml.backend.arrays import is_chunked
+from plml.dask.reading import row_blocks
+from plml.dask.sharded_metric import Nearest, ShardedMetric
 from plml.stages.search import vote
-from plml.validation import column_names, positive_integer, query_data
+from plml.validation import positive_integer, query_data
 
 #: (method, delayed block of queries, arguments of the method) -> its answer, delayed; distances
 #: and indices side by side.
@@ -28,7 +30,7 @@ class BlockQueries:
 
     def __init__(self, model: Any, answer: Answer | None = None) -> None:
         self.model = model
-        self._answer = answer or answered_by_model(model)
+        self._answer = answer or partial(_asked, delayed(model, pure=False))
 
     def predict(self, X: Any) -> da.Array:
         """As ``PLML.predict``."""
@@ -52,79 +54,53 @@ class BlockQueries:
         return self._ask(X, self.model.weights_.dtype, width, "local_weights")
 
     def _ask(self, X: Any, dtype: Any, width: int | None, method: str, *arguments: Any) -> da.Array:
-        names = column_names(X)
-        self._check_columns(X)
-        blocks = row_blocks(X)
-        sizes = X.chunks[0] if names is None and hasattr(X, "chunks") else (np.nan,) * len(blocks)
-        columns = delayed(_unfitted(self.model), pure=False)
-        trailing = () if width is None else (width,)
-        answers = [self._answer(method, _checked(block, columns), *arguments) for block in blocks]
-        return da.concatenate(
-            [
-                da.from_delayed(_as_long(answer, _length(block)), (size, *trailing), dtype=dtype)
-                for answer, block, size in zip(answers, blocks, sizes, strict=True)
-            ]
-        )
-
-    def _check_columns(self, X: Any) -> None:
-        expected = self.model.n_features_in_
-        if X.ndim != 2:
-            raise ValueError(f"X must have two dimensions, got {X.ndim}")
+        blocks, expected = row_blocks(X), self.model.n_features_in_
         if X.shape[1] != expected:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {type(self.model).__name__} is expecting "
                 f"{expected} features as input"
             )
-
-
-def answered_by_model(model: Any) -> Answer:
-    """By a model on this machine, which goes where the blocks are."""
-    sent = delayed(model, pure=False)
-
-    def answer(method: str, Q: Delayed, *arguments: Any) -> Delayed:
-        return _asked(sent, method, Q, *arguments)
-
-    return answer
+        sizes = X.chunks[0] if is_chunked(X) else (np.nan,) * len(blocks)
+        columns = delayed(_unfitted(self.model), pure=False)
+        trailing = () if width is None else (width,)
+        answers = [self._answer(method, _checked(block, columns), *arguments) for block in blocks]
+        return da.concatenate(
+            [
+                da.from_delayed(_as_long(answer, block), (size, *trailing), dtype=dtype)
+                for answer, block, size in zip(answers, blocks, sizes, strict=True)
+            ]
+        )
 
 
 def answered_by_shards(metric: ShardedMetric, classes: np.ndarray, n_neighbors: int) -> Answer:
-    """By training data on the cluster, which the blocks go to.
-
-    Parameters
-    ----------
-    metric : ShardedMetric
-    classes : (n_classes,) array
-    n_neighbors : that vote
-    """
+    """By training data on the cluster, which the blocks go to; ``n_neighbors`` vote."""
     metric.training.check_current()
 
     def answer(method: str, Q: Delayed, k: int = n_neighbors) -> Delayed:
         if method == "local_weights":
             return metric.delayed_weights(Q)
-        return delayed(told_by, pure=False)(metric.delayed_voters(Q, k), method, classes)
+        return delayed(told_by, pure=False)(metric.delayed_nearest(Q, k), method, classes)
 
     return answer
 
 
 @delayed(pure=False)
 def _asked(model: Any, method: str, Q: np.ndarray, *arguments: Any) -> np.ndarray:
-    names = getattr(model, "feature_names_in_", None)
-    rows = Q if names is None else _named(Q, names)  # checked before, not to be complained of twice
+    rows: Any = Q
+    if hasattr(model, "feature_names_in_"):  # checked before, not to be complained of twice
+        import pandas as pd
+
+        rows = pd.DataFrame(Q, columns=model.feature_names_in_)
     answer = getattr(model, method)(rows, *arguments)
     return np.concatenate(answer, axis=1) if isinstance(answer, tuple) else answer
 
 
-def _named(Q: np.ndarray, names: np.ndarray) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(Q, columns=names)
-
-
-def told_by(voters: Voters, method: str, classes: np.ndarray) -> np.ndarray:
+def told_by(voters: Nearest, method: str, classes: np.ndarray) -> np.ndarray:
     """The answer of ``predict``, ``predict_proba`` or ``kneighbors``."""
+    distances, rows, (codes,) = voters
     if method == "kneighbors":
-        return np.concatenate([np.sqrt(voters.squared), voters.rows.astype(float)], axis=1)
-    shares = vote(voters.codes, len(classes))
+        return np.concatenate([np.sqrt(distances.squared), rows.astype(float)], axis=1)
+    shares = vote(codes, len(classes))
     return shares if method == "predict_proba" else classes[shares.argmax(axis=1)]
 
 
@@ -149,10 +125,5 @@ def _checked(block: Any, columns: Any) -> np.ndarray:
 
 
 @delayed(pure=False)
-def _length(block: Any) -> int:
-    return len(block)
-
-
-@delayed(pure=False)
-def _as_long(answer: np.ndarray, n_rows: int) -> np.ndarray:
-    return answer[:n_rows]
+def _as_long(answer: np.ndarray, block: Any) -> np.ndarray:
+    return answer[: len(block)]

@@ -55,7 +55,6 @@ class CellIndex:
         ----------
         X : (q, d) queries in the coordinates of searches
         probes : (q, n_cells) cells to look into; those of other shards are passed over
-        k : int
         """
         from faiss.contrib.ivf_tools import search_preassigned
 

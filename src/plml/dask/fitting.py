@@ -7,10 +7,10 @@ from plml.backend.arrays import is_collection
 from plml.backend.progress import stage
 from plml.dask.cluster import Cluster, connected
 from plml.dask.landmarks import MOST_LANDMARKS
+from plml.dask.reading import Table, read_table
 from plml.dask.sharded_stages import ShardedStages, seed_of
-from plml.dask.shards import FEWEST_ROWS, make_shards, n_shards_for
-from plml.dask.training_blocks import TrainingBlocks, read_table
-from plml.dask.training_shards import RemoteRows, TrainingShards
+from plml.dask.shards import Shards, make_shards
+from plml.dask.training_shards import TrainingShards
 from plml.stages.approximate import APPROXIMATE_FROM, MOST_CLASSES
 from plml.stages.graph import n_nearest
 from plml.stages.pipeline import Learned, Settings, SmoothWeighting, learn
@@ -25,8 +25,7 @@ class ShardedFit(NamedTuple):
     """The outcome of the pipeline, and where its training data is."""
 
     learned: Learned  # its weights a Dask array in the order of the user, its scales remote
-    rows: Any  # RemoteRows, for any array of the training rows
-    table: TrainingBlocks  # what is known of all rows; the blocks themselves are gone
+    table: Table  # what is known of all rows; the blocks themselves are gone
     training: TrainingShards
 
 
@@ -46,32 +45,18 @@ def fit_on_cluster(
 
     Parameters
     ----------
-    X : Dask array (n_samples, n_features) or data frame
-    y : labels, a Dask array or series with the same blocks, or one label per row on this machine
+    X, y, n_shards, n_landmarks : as in ``plml.dask.fit``
     weighting, settings, run : of the pipeline
     neighbor_search : {"auto", "exact", "approximate"}
     n_neighbors : that will vote; there must be as many rows
-    n_shards, n_landmarks : as in ``plml.dask.fit``
     """
-    if not is_collection(X):
-        raise ValueError(
-            f"X is of type {type(X).__name__}; give a Dask array or data frame, or use model.fit "
-            "for data on this machine"
-        )
+    _check_collection(X)
     _check_count("n_shards", n_shards, 1)
     _check_count("n_landmarks", n_landmarks, 1 + n_nearest(weighting.n_graph_neighbors))
-    cluster = Cluster(connected(run.n_jobs), run.memory)
+    cluster, seed = Cluster(connected(run.n_jobs), run.memory), seed_of(weighting.random_state)
     with run.shown():
         run.plan(_SHARES)
-        with cluster.doing("read"):
-            table = read_table(cluster, X, y)
-            _check_table(table, n_neighbors)
-        seed = seed_of(weighting.random_state)
-        with cluster.doing("shards"):
-            wanted = n_shards or n_shards_for(cluster, table, table.n_rows)
-            wanted = max(1, min(wanted, table.n_rows // FEWEST_ROWS))
-            shards = make_shards(cluster, table, wanted, seed)
-            table = table._replace(blocks=[])  # the rows are in the shards
+        table, shards = _sorted_rows(cluster, X, y, n_neighbors, n_shards, seed)
         stages = ShardedStages(
             cluster,
             table,
@@ -84,30 +69,49 @@ def fit_on_cluster(
         )
         with stage("pipeline", named=False):
             learned = learn(stages, weighting, settings, run)
-    weights = learned.weights
+    return _left_there(cluster, table, shards, learned)
+
+
+def _sorted_rows(
+    cluster: Cluster, X: Any, y: Any, n_neighbors: int, n_shards: int | None, seed: int
+) -> tuple[Table, Shards]:
+    """What is known of all rows, and the rows in their shards alone."""
+    with cluster.doing("read"):
+        table = read_table(cluster, X, y)
+        if n_neighbors > table.n_rows:
+            raise ValueError(
+                f"n_neighbors={n_neighbors} is more than the {table.n_rows} training rows"
+            )
+        check_class_sizes(table.class_sizes)
+    with cluster.doing("shards"):
+        shards = make_shards(cluster, table, n_shards, seed)
+    return table._replace(blocks=[]), shards
+
+
+def _left_there(cluster: Cluster, table: Table, shards: Shards, learned: Learned) -> ShardedFit:
+    """What was learned, for a model whose training data stays on the cluster."""
+    weights, metrics, recall = learned
     training = TrainingShards(
         cluster.client, shards.parts, weights.weights, weights.scales, tuple(table.sizes)
     )
-    rows = RemoteRows(table.n_rows)
     in_order = training.weights_in_order(len(weights.anchors), table.dtype)
-    learned = Learned(
-        weights._replace(weights=in_order, scales=rows),
-        learned.metrics._replace(gamma=None),  # no longer needed on the cluster
-        learned.recall,
-    )
-    return ShardedFit(learned, rows, table, training)
+    weights = weights._replace(weights=in_order, scales=training.rows)
+    metrics = metrics._replace(gamma=None)  # no longer needed on the cluster
+    return ShardedFit(Learned(weights, metrics, recall), table, training)
+
+
+def _check_collection(X: Any) -> None:
+    if not is_collection(X):
+        raise ValueError(
+            f"X is of type {type(X).__name__}; give a Dask array or data frame, or use model.fit "
+            "for data on this machine"
+        )
 
 
 def _check_count(name: str, value: Any, least: int) -> None:
     is_number = isinstance(value, Integral) and not isinstance(value, bool)
     if value is not None and (not is_number or value < least):
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-
-
-def _check_table(table: TrainingBlocks, n_neighbors: int) -> None:
-    if n_neighbors > table.n_rows:
-        raise ValueError(f"n_neighbors={n_neighbors} is more than the {table.n_rows} training rows")
-    check_class_sizes(table.class_sizes)
 
 
 def searches_exactly(how: str, n_rows: int, n_classes: int) -> bool:

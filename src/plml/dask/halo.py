@@ -6,9 +6,8 @@ from plml.dask.shards import Shard
 
 
 def outside(numbers: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Sorted numbers that are not among first to last - 1; absent ones are below zero."""
-    numbers = np.unique(numbers)
-    return numbers[(numbers >= 0) & ((numbers < first) | (numbers >= last))]
+    """Sorted numbers that are not among first to last - 1; absent ones are -1."""
+    return np.setdiff1d(numbers, np.r_[-1, first:last])
 
 
 def shards_reached(numbers: np.ndarray, offsets: np.ndarray) -> list[int]:

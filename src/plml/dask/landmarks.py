@@ -11,7 +11,7 @@ from distributed import Future
 
 from plml.dask.cluster import Cluster, offsets_of
 from plml.dask.sharded_neighbors import NeighborLists
-from plml.dask.shards import Shard, Shards, laid_out, some_rows
+from plml.dask.shards import Shard, Shards, laid_out, some_numbers
 from plml.dask.sums import rows_of, stacked
 from plml.stages.weights import NewPointRule
 
@@ -36,17 +36,10 @@ def choose_landmarks(
 
     Classes do not matter to stage 1, so landmarks have none.
     """
-    rng = np.random.default_rng(seed)
-    sizes = np.diff(shards.offsets)
-    shares = np.ceil(sizes * (n_landmarks / shards.n_rows)).astype(np.int64)
-    chosen = [
-        cluster.submit(some_rows, int(size), int(share), int(rng.integers(2**31)))
-        for size, share in zip(sizes, shares, strict=True)
-    ]
-    pieces = [
-        cluster.submit(_landmarks_of, part, rows)
-        for part, rows in zip(shards.parts, chosen, strict=True)
-    ]
+    shares = [int(np.ceil(size * (n_landmarks / shards.n_rows))) for size in shards.sizes]
+    seeds = np.random.default_rng(seed).integers(2**31, size=len(shards)).tolist()
+    chosen = cluster.map(some_numbers, shards.sizes, shares, seeds)
+    pieces = cluster.map(_landmarks_of, shards.parts, chosen)
     run_of = np.arange(len(shards)) * min(n_shards, len(shards)) // len(shards)
     runs = [np.flatnonzero(run_of == run) for run in range(run_of[-1] + 1)]
     workers = [shards.workers[run[0]] for run in runs]
@@ -56,8 +49,7 @@ def choose_landmarks(
     ]
     quantizer = shards.quantizer
     quantizer = quantizer._replace(shard_of_cell=run_of[quantizer.shard_of_cell])
-    few = laid_out(cluster, parts, workers, quantizer)
-    return Landmarks(few, chosen, offsets_of(shares.tolist()))
+    return Landmarks(laid_out(cluster, parts, workers, quantizer), chosen, offsets_of(shares))
 
 
 def _landmarks_of(shard: Shard, chosen: np.ndarray) -> Shard:

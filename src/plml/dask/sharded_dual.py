@@ -5,8 +5,7 @@ the metrics go back to the shards.
 """
 
 from collections.abc import Callable
-from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,18 +15,19 @@ from distributed import Future
 from plml.backend.threads import ThreadTeam
 from plml.dask.cluster import Cluster
 from plml.dask.halo import local_numbers, outside, rows_between, shards_reached
-from plml.dask.sharded_neighbors import Partners
 from plml.dask.shards import Shard, Shards
 from plml.dask.sums import RunningSum, summed
 from plml.ops.pairs import PairOperator
-from plml.ops.projections import PsdMatrices, project_psd_factored
+from plml.ops.projections import PsdMatrices, as_psd_matrices
 from plml.solvers.problem import Evaluation
 from plml.solvers.quasi_newton import how_far
 from plml.stages.metrics import MetricsDual, best_size, relative_gap
+from plml.stages.pipeline import Prepared, Settings
 from plml.stages.triplets import cross_triplets
 
 #: Of every gamma.
 BOUNDS = (0.0, 1.0)
+_NO_TRIPLETS = cross_triplets(*np.empty((2, 0, 1), dtype=np.int64))
 
 
 class Point(NamedTuple):
@@ -45,6 +45,15 @@ class PointSums(NamedTuple):
     slope: float
 
 
+class Trial(NamedTuple):
+    """A point of all shards."""
+
+    x: list[Future]  # of Point
+    evaluation: Evaluation
+    value: float
+    slope: float  # of the way there
+
+
 class Slack(NamedTuple):
     """The gradient of a shard's gammas, and what the driver wants to know of it."""
 
@@ -54,16 +63,16 @@ class Slack(NamedTuple):
     hinge: float
 
 
-class ShardedDual:
-    """``MetricsDual`` as a sum over shards.
+class ShardedDual(MetricsDual):
+    """The dual of the triplets of all shards: that of no triplets, whose sums run over shards.
 
     Parameters
     ----------
     cluster : Cluster
     duals : futures of MetricsDual, one per shard that has triplets
     n_triplets : of all shards
-    regularization, pull : alpha_1, alpha_2
-    team : threads of the driver
+    no_pairs : operator with the features, the bases and the threads of the driver
+    settings : Settings
     """
 
     def __init__(
@@ -71,92 +80,67 @@ class ShardedDual:
         cluster: Cluster,
         duals: list[Future],
         n_triplets: int,
-        regularization: float,
-        pull: float,
-        team: ThreadTeam,
+        no_pairs: PairOperator,
+        settings: Settings,
     ) -> None:
+        super().__init__(no_pairs, _NO_TRIPLETS, settings.regularization, settings.pull)
         self.cluster = cluster
         self.duals = duals
         self.n_triplets = n_triplets
-        self.regularization = regularization
-        self.pull = pull
-        self.team = team
-        #: Of the products; those of certificates are in float64.
-        self.dtype: Any = np.float64
-
-    def iterating(self, dtype: Any) -> "ShardedDual":
-        """The same problem for the iterations of a solver."""
-        other = copy(self)
-        other.__dict__.pop("target_scatter", None)
-        other.dtype = dtype
-        return other
 
     @cached_property
     def target_scatter(self) -> np.ndarray:
-        """A* of one per target pair, for the certificates of the iterations."""
+        """Of all shards, for the certificates of the iterations."""
         return self._sum_of(_target_scatter)
 
-    def _sum_of(self, kernel: Callable[..., Any], points: list[Future] | None = None) -> Any:
+    def losses(self, M: np.ndarray | PsdMatrices) -> tuple[float, float]:
+        """Of all shards."""
+        known = self.dtype, sent(self.cluster, as_psd_matrices(M))
+        losses = self.cluster.map(_losses, self.duals, known=known)
+        hinge, pulled = np.sum(self.cluster.gather(losses), axis=0)
+        return hinge, pulled
+
+    def _sum_of(self, kernel: Callable[..., Any], *of_shards: list[Future]) -> Any:
         """The sum of what a kernel finds on the shards, on the driver."""
-        submit = self.cluster.submit
-        arguments = [self.duals] if points is None else [self.duals, points]
-        running = RunningSum(
-            self.cluster, (submit(kernel, self.dtype, *its) for its in zip(*arguments, strict=True))
-        )
+        submit, shards = self.cluster.submit, zip(self.duals, *of_shards, strict=True)
+        tasks = (submit(kernel, *its, self.dtype) for its in shards)
+        running = RunningSum(partial(submit, summed), tasks)
         return self.cluster.gather(submit(summed, running.parts))
 
-    def evaluate(self, points: list[Future]) -> tuple[Evaluation, float]:
-        """g(gamma) with the metrics of gamma, and the slope of the way there."""
+    def evaluate(self, points: list[Future]) -> Evaluation:
+        """g(gamma) with the metrics of gamma."""
+        return self.arrive(points).evaluation
+
+    def arrive(self, points: list[Future]) -> Trial:
+        """The same, and the slope of the way there."""
         sums = self._sum_of(sums_at, points)
-        return self.evaluate_at(sums.scatter, sums.total), sums.slope
+        evaluation = self._evaluate_sums(sums.scatter, sums.total)
+        return Trial(points, evaluation, evaluation.value, sums.slope)
 
-    def evaluate_at(self, scatter: np.ndarray, total: float) -> Evaluation:
-        """The same from -K and the sum of gamma."""
-        S = scatter / (2.0 * self.regularization)
-        found = project_psd_factored(S.astype(self.dtype, copy=False), self.team)
-        M = found.matrices.astype(np.float64, copy=False)
-        value = self.regularization * float(np.vdot(M, M)) - total
-        return Evaluation(value, found._replace(matrices=M))
+    def _evaluate_sums(self, scatter: np.ndarray, total: float) -> Evaluation:
+        """From -K and the sum of gamma."""
+        return self.evaluate_at(np.array([total]), self.metrics_of(scatter))
 
-    def slacks(self, points: list[Future], evaluation: Evaluation) -> list[Future]:
-        """The gradients of the shards at an evaluation."""
-        found = sent(self.cluster, evaluation.cache)
-        return [
-            self.cluster.submit(slack_at, self.dtype, dual, point, found)
-            for dual, point in zip(self.duals, points, strict=True)
-        ]
+    def slacks(self, at: Trial) -> list[Future]:
+        """The gradients of the shards."""
+        known = self.dtype, sent(self.cluster, at.evaluation.cache)
+        return self.cluster.map(slack_at, self.duals, at.x, known=known)
 
-    def gap(self, evaluation: Evaluation, hinge: float) -> float:
-        """(primal - dual) / primal at the metrics of gamma, with their hinge losses."""
+    def gap_of(self, evaluation: Evaluation, hinge: float) -> float:
+        """``gap`` from the hinge losses of all shards."""
         M = evaluation.cache.matrices
-        primal = self._primal(M, hinge, float(np.vdot(M, self.target_scatter)))
-        return float(relative_gap(np.float64(primal), -evaluation.value))
-
-    def _primal(self, M: np.ndarray, hinge: float, pulled: float) -> float:
-        return self.regularization * float(np.vdot(M, M)) + hinge + self.pull * pulled
-
-    def certificate(self, points: Any, dtype: Any) -> tuple[np.ndarray, np.float64, np.float64]:
-        """The metrics of gamma in a dtype, the primal value of exactly these, and g(gamma)."""
-        evaluation, _ = self.evaluate(points)
-        M = evaluation.cache.matrices.astype(dtype)
-        found = evaluation.cache
-        if dtype != np.float64:  # the factors are those of other matrices
-            found = PsdMatrices(M.astype(np.float64))
-        known = sent(self.cluster, found)
-        losses = [self.cluster.submit(_losses, self.dtype, dual, known) for dual in self.duals]
-        hinge, pulled = np.sum(self.cluster.gather(losses), axis=0)
-        primal = self._primal(found.matrices, hinge, pulled)
-        return M, np.float64(primal), np.float64(evaluation.value)
+        primal = self._primal(M, hinge, np.vdot(M, self.target_scatter))
+        return float(relative_gap(primal, -evaluation.value))
 
     def uniform_start(self) -> list[Future]:
         """The best of gamma = 1/2, 1/4, 1/8, ..."""
         pushed, pulled = self._sum_of(_triplet_scatter), self.pull * self.target_scatter
 
         def at(size: float) -> tuple[float, None]:
-            return self.evaluate_at(size * pushed - pulled, size * self.n_triplets).value, None
+            return self._evaluate_sums(size * pushed - pulled, size * self.n_triplets).value, None
 
         size, _ = best_size(at, self.n_triplets)
-        return [self.cluster.submit(_constant, dual, size) for dual in self.duals]
+        return self.cluster.map(_constant, self.duals, known=(size,))
 
 
 def sent(cluster: Cluster, found: PsdMatrices) -> Future:
@@ -174,11 +158,11 @@ def metrics_from(columns: np.ndarray, ranks: list[int]) -> PsdMatrices:
     return PsdMatrices(np.stack([L @ L.T for L in factors]), factors)
 
 
-def _target_scatter(dtype: Any, dual: MetricsDual) -> np.ndarray:
+def _target_scatter(dual: MetricsDual, dtype: Any) -> np.ndarray:
     return dual.iterating(dtype).target_scatter
 
 
-def _triplet_scatter(dtype: Any, dual: MetricsDual) -> np.ndarray:
+def _triplet_scatter(dual: MetricsDual, dtype: Any) -> np.ndarray:
     return dual.iterating(dtype).triplet_scatter(dual.constant(1.0))
 
 
@@ -186,12 +170,12 @@ def _constant(dual: MetricsDual, value: float) -> Point:
     return Point(dual.constant(value), 0.0)
 
 
-def sums_at(dtype: Any, dual: MetricsDual, point: Point) -> PointSums:
+def sums_at(dual: MetricsDual, point: Point, dtype: Any) -> PointSums:
     """A shard's part of -K, of the sum of gamma and of the slope."""
     return PointSums(dual.iterating(dtype).scatter(point.x), float(point.x.sum()), point.slope)
 
 
-def slack_at(dtype: Any, dual: MetricsDual, point: Point, found: PsdMatrices) -> Slack:
+def slack_at(dual: MetricsDual, point: Point, dtype: Any, found: PsdMatrices) -> Slack:
     """The gradient at a point whose metrics are known."""
     gradient = dual.iterating(dtype).slack(found)
     hinge = np.sum(np.maximum(-gradient, 0.0))
@@ -199,71 +183,62 @@ def slack_at(dtype: Any, dual: MetricsDual, point: Point, found: PsdMatrices) ->
     return Slack(gradient, float(distance), float(np.abs(gradient).max()), float(hinge))
 
 
-def _losses(dtype: Any, dual: MetricsDual, found: PsdMatrices) -> tuple[float, float]:
+def _losses(dual: MetricsDual, dtype: Any, found: PsdMatrices) -> tuple[float, float]:
     """A shard's hinge losses and target distances."""
     hinge, pulled = dual.iterating(dtype).losses(found)
     return float(hinge), float(pulled)
 
 
 def sharded_dual(
-    cluster: Cluster,
-    shards: Shards,
-    partners: list[Future],
-    weights: list[Future],
-    regularization: float,
-    pull: float,
-    team: ThreadTeam,
+    cluster: Cluster, shards: Shards, prepared: Prepared, settings: Settings, team: ThreadTeam
 ) -> ShardedDual:
     """The dual of the triplets of all shards, each with the rows that it reads of others."""
-    submit, ranges = cluster.submit, list(pairwise(shards.offsets.tolist()))
-    halos = [submit(_partners_outside, *its) for its in zip(partners, ranges, strict=True)]
-    reached = cluster.gather([submit(shards_reached, halo, shards.offsets) for halo in halos])
-    parameters = cluster.put((shards.quantizer.scaling.mean, regularization, pull))
-    duals: list[Future] = []
-    sizes: list[int] = []
-    for wave in cluster.waves(len(shards)):
-        for s in wave:
-            own = (shards.parts[s], weights[s], partners[s], ranges[s])
-            others = [
-                submit(rows_between, shards.parts[r], halos[s], *ranges[r]) for r in reached[s]
-            ]
-            duals.append(
-                submit(shard_dual, *own, halos[s], others, parameters, on=shards.workers[s])
-            )
-        sizes += cluster.gather([submit(_n_triplets, duals[s]) for s in wave])
+    submit, parts, ranges = cluster.submit, shards.parts, list(pairwise(shards.offsets.tolist()))
+    weights, anchors, partners = *prepared.weights[:2], prepared.triplets
+    halos = cluster.map(outside, partners, *zip(*ranges, strict=True))
+    reached = cluster.gather(cluster.map(shards_reached, halos, known=(shards.offsets,)))
+    mean = shards.quantizer.scaling.mean
+    parameters = cluster.put((mean, settings))
+
+    def dual_of(s: int) -> Future:
+        others = [submit(rows_between, parts[r], halos[s], *ranges[r]) for r in reached[s]]
+        own = parts[s], weights[s], partners[s], ranges[s]
+        return submit(shard_dual, *own, halos[s], others, parameters, on=shards.workers[s])
+
+    duals = cluster.in_waves(lambda wave: [dual_of(s) for s in wave], range(len(shards)))
+    sizes = cluster.gather(cluster.map(_n_triplets, duals))
     duals = [dual for dual, size in zip(duals, sizes, strict=True) if size]
-    return ShardedDual(cluster, duals, sum(sizes), regularization, pull, team)
-
-
-def _partners_outside(partners: Partners, own: tuple[int, int]) -> np.ndarray:
-    return outside(np.concatenate(partners, axis=1), *own)
+    X, W = np.zeros((1, len(mean))), np.zeros((1, len(anchors)))
+    no_pairs = PairOperator(X, W, _NO_TRIPLETS.pairs, team)
+    return ShardedDual(cluster, duals, sum(sizes), no_pairs, settings)
 
 
 def shard_dual(
     shard: Shard,
     weights: np.ndarray,
-    partners: Partners,
+    partners: np.ndarray,
     own: tuple[int, int],
     halo: np.ndarray,
     others: list[np.ndarray],
-    parameters: tuple[np.ndarray, float, float],
+    parameters: tuple[np.ndarray, Settings],
 ) -> MetricsDual:
     """The dual of a shard's triplets; rows of others have no weights here.
 
     Parameters
     ----------
-    shard, weights, partners : of the same rows
+    shard, weights, partners : of the same rows; targets and impostors side by side
     own : number of the shard's first row, and of the next one's
     halo, others : numbers of the rows that are read of other shards, and these rows
-    parameters : mean of the data, alpha_1, alpha_2
+    parameters : mean of the data, and what is minimised
     """
-    mean, regularization, pull = parameters
+    mean, settings = parameters
     X = np.concatenate([shard.X, *others])
     X -= mean.astype(X.dtype)
     W = np.concatenate([weights, np.zeros((len(halo), weights.shape[1]), dtype=weights.dtype)])
-    targets, impostors = (local_numbers(part, *own, halo) for part in partners)
-    triplets = cross_triplets(targets, impostors)
-    return MetricsDual(PairOperator(X, W, triplets.pairs), triplets, regularization, pull)
+    numbers = local_numbers(partners, *own, halo)
+    triplets = cross_triplets(*np.split(numbers, [settings.n_targets], axis=1))
+    pairs = PairOperator(X, W, triplets.pairs)
+    return MetricsDual(pairs, triplets, settings.regularization, settings.pull)
 
 
 def _n_triplets(dual: MetricsDual) -> int:

@@ -8,10 +8,9 @@ import numpy as np
 from dask.delayed import Delayed, delayed
 
 from plml.dask.cluster import Cluster
-from plml.dask.sharded_neighbors import Near, nearest_of
 from plml.dask.shards import Shard
-from plml.dask.sums import stacked
-from plml.dask.training_shards import RemoteRows, TrainingShards
+from plml.dask.sums import RunningSum
+from plml.dask.training_shards import TrainingShards
 from plml.metric.basis_metric import BasisMetric
 from plml.metric.weight_rules import NewPoint, WeightRule
 from plml.ops.topk import Measured, neighbor_order
@@ -21,34 +20,16 @@ from plml.stages.weights import NewPointRule
 
 #: Queries that are searched together.
 _QUERY_ROWS = 2**14
-#: Shards whose answers are merged by one task.
-_AT_ONCE = 8
 #: Training rows whose squares are computed together.
 _ROWS_AT_ONCE = 2**10
 
 
-class Neighborhood(NamedTuple):
-    """Near training rows of some queries, with what weights are made from."""
+class Nearest(NamedTuple):
+    """The nearest rows of one shard or of several, nearest first, and what is known of them."""
 
-    near: Near
-    weights: np.ndarray  # (q, k, m)
-    scales: np.ndarray  # (q, k)
-
-
-class Contenders(NamedTuple):
-    """The nearest rows of some shards under the metrics of some queries."""
-
-    distances: Measured
+    distances: Measured  # (q, k)
     rows: np.ndarray  # (q, k), in the order of the user
-    codes: np.ndarray  # (q, k)
-
-
-class Voters(NamedTuple):
-    """The nearest of all rows, nearest first."""
-
-    squared: np.ndarray  # (q, k)
-    rows: np.ndarray
-    codes: np.ndarray
+    known: tuple[np.ndarray, ...]  # (q, k, ...) each
 
 
 class ShardedMetric(BasisMetric):
@@ -69,29 +50,28 @@ class ShardedMetric(BasisMetric):
     def __init__(
         self, training: TrainingShards, weights: Any, M: np.ndarray, rule: WeightRule
     ) -> None:
-        rows: Any = RemoteRows(training.n_rows)
-        super().__init__(rows, weights, M, rule)
+        super().__init__(training.rows, weights, M, rule)
         self.training = training
         self._new_point = rule.rule if isinstance(rule, NewPoint) else None
         cluster = Cluster(training.running_client())
         with cluster.doing("queries"):
             self._M = cluster.put_rows(M)
-            self._squares = [
-                cluster.submit(training_squares, shard, self._M) for shard in training.shards
-            ]
+            self._squares = cluster.map(training_squares, training.shards, known=(self._M,))
 
     def search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         """As in ``BasisMetric``; numbers are rows in the order of the user."""
-        squared, rows, _ = self._voters(Q, k)
-        return squared, rows
+        found = self._at_once(Q, lambda block: self.delayed_nearest(block, k))
+        squared = np.concatenate([part.distances.squared for part in found])
+        return squared, np.concatenate([part.rows for part in found])
 
     def nearest(self, Q: np.ndarray, k: int) -> np.ndarray:
         """As in ``BasisMetric``."""
-        return self._voters(Q, k).rows
+        return self.search(Q, k)[1]
 
     def nearest_codes(self, Q: np.ndarray, k: int) -> np.ndarray:
         """(q, k) classes of the nearest rows."""
-        return self._voters(Q, k).codes
+        found = self._at_once(Q, lambda block: self.delayed_nearest(block, k))
+        return np.concatenate([codes for _, _, (codes,) in found])
 
     def weights(self, Q: np.ndarray | None) -> Any:
         """As in ``BasisMetric``; a Dask array for the training rows."""
@@ -105,50 +85,34 @@ class ShardedMetric(BasisMetric):
 
     def delayed_weights(self, Q: Delayed) -> Delayed:
         """Weights (q, m) of a block of queries."""
-        n_near = 1 if self._new_point is None else self._new_point.n_near
-        training = self.training
-        look, merge, end = _delayed(neighborhood_in, merged_neighborhoods, weights_from)
-        found = [
-            look(Q, shard, weights, scales, n_near)
-            for shard, weights, scales in zip(
-                training.shards, training.weights, training.scales, strict=True
-            )
-        ]
-        return end(Q, _few(found, lambda some: merge(some, n_near)), n_near, self._new_point)
+        rule, training = self._new_point, self.training
+        n_near = 1 if rule is None else rule.n_near
+        near = self._merged(neighborhood_in, (Q,), n_near, training.weights, training.scales)
+        return delayed(weights_from, pure=False)(Q, near, rule)
 
-    def delayed_voters(self, Q: Delayed, k: int) -> Delayed:
-        """``Voters`` of a block of queries."""
+    def delayed_nearest(self, Q: Delayed, k: int) -> Delayed:
+        """The nearest rows of a block of queries, with their classes."""
         if k > len(self.X):
             raise ValueError(f"n_neighbors={k} is more than the {len(self.X)} training rows")
-        W = self.delayed_weights(Q)
-        look, merge, end = _delayed(contenders_in, merged_contenders, voters_among)
-        found = [
-            look(Q, W, shard, squares, self._M, k)
-            for shard, squares in zip(self.training.shards, self._squares, strict=True)
-        ]
-        return end(_few(found, lambda some: merge(some, k)), k)
+        queries = Q, self.delayed_weights(Q), self._M
+        return self._merged(contenders_in, queries, k, self._squares)
 
-    def _voters(self, Q: np.ndarray | None, k: int) -> Voters:
-        found = self._at_once(Q, lambda block: self.delayed_voters(block, k))
-        return stacked(found)
+    def _merged(
+        self, look: Callable[..., Nearest], queries: tuple[Any, ...], k: int, *of_shards: list[Any]
+    ) -> Delayed:
+        """The k nearest of what all shards find, of which a few are in memory at a time."""
+        look, merge = (delayed(function, pure=False) for function in (look, nearest_of_all))
+        shards = zip(self.training.shards, *of_shards, strict=True)
+        running = RunningSum(
+            lambda some: merge(some, k), (look(*queries, k, *shard) for shard in shards)
+        )
+        return merge(running.parts, k)
 
     def _at_once(self, Q: np.ndarray | None, answer: Callable[[Delayed], Delayed]) -> list[Any]:
         client = self.training.running_client()
         Q = np.asarray(self.X if Q is None else Q)
         blocks = [Q[start : start + _QUERY_ROWS] for start in range(0, len(Q), _QUERY_ROWS)]
         return client.gather(client.compute([answer(delayed(b, pure=False)) for b in blocks]))
-
-
-def _delayed(*functions: Callable[..., Any]) -> list[Callable[..., Delayed]]:
-    return [delayed(function, pure=False) for function in functions]
-
-
-def _few(parts: list[Delayed], merged: Callable[[list[Delayed]], Delayed]) -> list[Delayed]:
-    """Merged a few at a time: what all shards say of some queries may be more than fits memory."""
-    while len(parts) > _AT_ONCE:
-        runs = [parts[start : start + _AT_ONCE] for start in range(0, len(parts), _AT_ONCE)]
-        parts = [merged(run) for run in runs]
-    return parts
 
 
 def training_squares(shard: Shard, M: np.ndarray) -> np.ndarray:
@@ -160,73 +124,43 @@ def training_squares(shard: Shard, M: np.ndarray) -> np.ndarray:
 
 
 def neighborhood_in(
-    Q: np.ndarray, shard: Shard, weights: np.ndarray, scales: np.ndarray, k: int
-) -> Neighborhood:
-    """Of the k nearest rows of a shard, fewer where it has fewer; equals by the user's order."""
-    order = np.argsort(shard.rows)
+    Q: np.ndarray, k: int, shard: Shard, weights: np.ndarray, scales: np.ndarray
+) -> Nearest:
+    """The k nearest rows of a shard with weights and scales, fewer where it has fewer."""
+    order = np.argsort(shard.rows)  # equals by the order of the user
     squared, at = euclidean_neighbors(shard.X[order], k, Q)
     numbers = order[at]
-    near = Near(squared, numbers, shard.rows[numbers])
-    return Neighborhood(near, weights[numbers], scales[numbers])
-
-
-def merged_neighborhoods(found: list[Neighborhood], k: int) -> Neighborhood:
-    """Of the k nearest rows of several shards."""
-    widths = [part.near.squared.shape[1] for part in found]
-    # Numbers into what the shards say, side by side.
-    starts = np.cumsum([0, *widths])
-    places = [
-        part.near._replace(
-            numbers=np.broadcast_to(start + np.arange(width), part.near.squared.shape)
-        )
-        for start, width, part in zip(starts[:-1], widths, found, strict=True)
-    ]
-    n_queries = len(found[0].scales)
-    near = nearest_of(places, min(k, sum(widths)))
-    chosen = np.arange(n_queries)[:, None], near.numbers
-    weights, scales = (
-        np.concatenate([getattr(part, name) for part in found], axis=1)[chosen]
-        for name in ("weights", "scales")
-    )
-    return Neighborhood(near, weights, scales)
-
-
-def weights_from(
-    Q: np.ndarray, found: list[Neighborhood], k: int, rule: NewPointRule | None
-) -> np.ndarray:
-    """The weights of the nearest row, or those by the rule for new points."""
-    near, weights, scales = merged_neighborhoods(found, k)
-    if rule is None:
-        return weights[:, 0]
-    numbers = np.arange(scales.size).reshape(scales.shape)
-    known = weights.reshape(-1, weights.shape[2]), scales.ravel()
-    return rule.weights(Q, near.squared, numbers, *known)[0].astype(weights.dtype)
+    return Nearest(Measured(squared), shard.rows[numbers], (weights[numbers], scales[numbers]))
 
 
 def contenders_in(
-    Q: np.ndarray, W: np.ndarray, shard: Shard, squares: np.ndarray, M: np.ndarray, k: int
-) -> Contenders:
-    """The k nearest rows of a shard under the metrics of weights W."""
+    Q: np.ndarray, W: np.ndarray, M: np.ndarray, k: int, shard: Shard, squares: np.ndarray
+) -> Nearest:
+    """The k nearest rows of a shard under the metrics of weights W, with their classes."""
     order = np.argsort(shard.rows)
     index = LocalMetricIndex(shard.X[order], M, squares[order])
     _, at = index.search(Q, W, min(k, len(shard.X)))
     numbers = order[at]
-    return Contenders(index.distances(Q, W, at), shard.rows[numbers], shard.codes[numbers])
+    return Nearest(index.distances(Q, W, at), shard.rows[numbers], (shard.codes[numbers],))
 
 
-def merged_contenders(found: list[Contenders], k: int) -> Contenders:
+def nearest_of_all(found: list[Nearest], k: int) -> Nearest:
     """The k nearest of several shards, ordered as one index orders them."""
     distances = reduce(Measured.beside, (part.distances for part in found))
-    rows, codes = (
-        np.concatenate([getattr(part, name) for part in found], axis=1)
-        for name in ("rows", "codes")
+    rows, *known = (
+        np.concatenate(its, axis=1)
+        for its in zip(*((part.rows, *part.known) for part in found), strict=True)
     )
     order = neighbor_order(distances, rows)[:, :k]
-    rows, codes = (np.take_along_axis(part, order, axis=1) for part in (rows, codes))
-    return Contenders(distances.take(order), rows, codes)
+    at = np.arange(len(rows))[:, None], order
+    return Nearest(distances.take(order), rows[at], tuple(part[at] for part in known))
 
 
-def voters_among(found: list[Contenders], k: int) -> Voters:
-    """The k nearest of all shards."""
-    nearest = merged_contenders(found, k)
-    return Voters(nearest.distances.squared, nearest.rows, nearest.codes)
+def weights_from(Q: np.ndarray, near: Nearest, rule: NewPointRule | None) -> np.ndarray:
+    """The weights of the nearest row, or those by the rule for new points."""
+    weights, scales = near.known
+    if rule is None:
+        return weights[:, 0]
+    numbers = np.arange(scales.size).reshape(scales.shape)
+    known = weights.reshape(-1, weights.shape[2]), scales.ravel()
+    return rule.weights(Q, near.distances.squared, numbers, *known)[0].astype(weights.dtype)

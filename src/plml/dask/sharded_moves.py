@@ -1,15 +1,15 @@
 """The moves of the box solver on gammas that stay with their shards."""
 
-from collections import deque
 from typing import Any, NamedTuple
 
 import numpy as np
 from distributed import Future
 
-from plml.dask.sharded_dual import BOUNDS, Point, ShardedDual, Slack
-from plml.solvers.problem import Callback, Evaluation, Solution, State
+from plml.dask.sharded_dual import BOUNDS, Point, ShardedDual, Slack, Trial
+from plml.solvers.problem import Evaluation, Solution, State
 from plml.solvers.quasi_newton import (
     MEMORY,
+    BoxOracle,
     free_coordinates,
     inner_products,
     minimize_box,
@@ -18,18 +18,11 @@ from plml.solvers.quasi_newton import (
 from plml.stages.metrics import PATIENCE
 
 
-def minimize(
-    dual: ShardedDual,
-    start: list[Future] | None,
-    *,
-    tol: float,
-    max_iter: int,
-    callback: Callback | None,
-) -> Solution:
-    """The solver of one machine, whose moves are tasks."""
+def minimize(dual: ShardedDual, start: list[Future] | None, **options: Any) -> Solution:
+    """``minimize_box``, whose moves are tasks; the options are its own."""
     moves = ShardedMoves(dual, dual.uniform_start() if start is None else start)
     patience = PATIENCE if dual.dtype == np.float32 else None
-    return minimize_box(moves, tol=tol, max_iter=max_iter, patience=patience, callback=callback)
+    return minimize_box(moves, patience=patience, **options)
 
 
 class Way(NamedTuple):
@@ -38,15 +31,6 @@ class Way(NamedTuple):
     step: np.ndarray | None
     change: np.ndarray | None  # of the gradient
     free: np.ndarray
-
-
-class ShardedTrial(NamedTuple):
-    """A point along the projected arc."""
-
-    x: list[Future]  # of Point
-    evaluation: Evaluation
-    value: float
-    slope: float
 
 
 class ShardedLook(NamedTuple):
@@ -62,8 +46,8 @@ class ShardedLook(NamedTuple):
     steepest: float
 
 
-class ShardedMoves:
-    """``BoxOracle`` over shards.
+class ShardedMoves(BoxOracle):
+    """The moves over shards.
 
     Parameters
     ----------
@@ -77,68 +61,48 @@ class ShardedMoves:
         self.dual = dual
         self.cluster = dual.cluster
         self._points = points
-        self._ways: deque[list[Future]] = deque(maxlen=MEMORY)
+        #: For every shard, how it came to the last points.
+        self._ways: list[list[Future]] = [[] for _ in points]
 
     @property
     def n_remembered(self) -> int:
-        """Steps."""
-        return len(self._ways)
+        return len(self._ways[0])
 
     def start(self, saved: State) -> ShardedLook:
-        """As in ``BoxOracle``."""
-        evaluation, _ = self.dual.evaluate(self._points)
-        return self._look(self._points, evaluation, self.dual.slacks(self._points, evaluation))
+        at = self.dual.arrive(self._points)
+        return self._look(at, self.dual.slacks(at))
 
     def state(self, at: ShardedLook) -> State:
-        """Nothing is kept in a file."""
-        raise NotImplementedError
+        return {}  # no checkpoint is made on a cluster
 
-    def trial(self, at: ShardedLook, step: float) -> ShardedTrial:
-        """As in ``BoxOracle``."""
+    def trial(self, at: ShardedLook, step: float) -> Trial:
         coefficients = row_coefficients(at.gram, range(self.n_remembered))
-        points = [
-            self.cluster.submit(moved, *its, [ways[s] for ways in self._ways], coefficients, step)
-            for s, its in enumerate(zip(at.x, at.slacks, at.ways, strict=True))
-        ]
-        evaluation, slope = self.dual.evaluate(points)
-        return ShardedTrial(points, evaluation, evaluation.value, slope)
+        here = at.x, at.slacks, at.ways, self._ways
+        return self.dual.arrive(self.cluster.map(moved, *here, known=(coefficients, step)))
 
-    def look(self, trial: ShardedTrial, before: ShardedLook) -> ShardedLook:
-        """As in ``BoxOracle``."""
-        slacks = self.dual.slacks(trial.x, trial.evaluation)
-        return self._look(trial.x, trial.evaluation, slacks, before)
+    def look(self, trial: Trial, before: ShardedLook) -> ShardedLook:
+        return self._look(trial, self.dual.slacks(trial), before)
 
     def forget(self, at: ShardedLook) -> ShardedLook:
-        """As in ``BoxOracle``."""
-        self._ways.clear()
-        return self._look(at.x, at.evaluation, at.slacks)
+        self._ways = [[] for _ in at.x]
+        return self._look(at, at.slacks)
 
     def _look(
-        self,
-        points: list[Future],
-        evaluation: Evaluation,
-        slacks: list[Future],
-        before: ShardedLook | None = None,
+        self, at: Trial | ShardedLook, slacks: list[Future], before: ShardedLook | None = None
     ) -> ShardedLook:
-        submit, dual = self.cluster.submit, self.dual
-        numbers = [submit(_numbers, slack) for slack in slacks]
-        came = [None] * len(points) if before is None else zip(before.x, before.slacks, strict=True)
-        ways = [
-            submit(way_to, *its, numbers, dual.dtype)
-            for its in zip(points, slacks, came, strict=True)
-        ]
+        on_shards, dtype = self.cluster.map, self.dual.dtype
+        numbers = on_shards(_numbers, slacks)
+        came = [None] * len(slacks) if before is None else zip(before.x, before.slacks, strict=True)
+        ways = on_shards(way_to, at.x, slacks, came, known=(numbers, dtype))
         if before is not None:
-            self._ways.append(ways)
-        grams = [
-            submit(gram_of, slack, [its[s] for its in self._ways], way, dual.dtype)
-            for s, (slack, way) in enumerate(zip(slacks, ways, strict=True))
-        ]
+            memory = zip(self._ways, ways, strict=True)
+            self._ways = [[*its, way][-MEMORY:] for its, way in memory]
+        grams = on_shards(gram_of, slacks, self._ways, ways, known=(dtype,))
         grams, numbers = self.cluster.gather((grams, numbers))
-        _, steepest, hinge = (list(column) for column in zip(*numbers, strict=True))
-        gap = dual.gap(evaluation, sum(hinge))
-        gram = np.sum(grams, axis=0)
-        value, top = evaluation.value, max(steepest)
-        return ShardedLook(points, evaluation, slacks, ways, gram, value, gap, top)
+        _, steepest, hinge = zip(*numbers, strict=True)
+        gap, gram = self.dual.gap_of(at.evaluation, sum(hinge)), np.sum(grams, axis=0)
+        known = slacks, ways, gram, at.value, gap, max(steepest)
+        return ShardedLook(at.x, at.evaluation, *known)
 
 
 def _numbers(slack: Slack) -> tuple[float, ...]:
@@ -173,12 +137,7 @@ def _rows(slack: Slack, ways: list[Way]) -> list[np.ndarray]:
 
 
 def moved(
-    point: Point,
-    slack: Slack,
-    here: Way,
-    ways: list[Way],
-    coefficients: np.ndarray,
-    step: float,
+    point: Point, slack: Slack, here: Way, ways: list[Way], coefficients: np.ndarray, step: float
 ) -> Point:
     """Along the quasi-Newton direction, and into the box."""
     rows = _rows(slack, ways)

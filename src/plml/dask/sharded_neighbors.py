@@ -4,19 +4,20 @@ A row's candidates in a shard are found class by class, so that one pass serves 
 targets and the impostors; the nearest over all shards are a merge.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from distributed import Future
 
 from plml.dask.cells import CellIndex
 from plml.dask.cluster import Cluster
-from plml.dask.shards import Quantizer, Shard, Shards, nearest_cells, shares_of, some_rows
+from plml.dask.shards import Quantizer, Shard, Shards, nearest_cells, sampled_numbers
 from plml.dask.sums import RunningSum, rows_of, stacked
 from plml.ops.topk import share_found
 from plml.stages.approximate import TARGET_RECALL
-from plml.stages.neighbors import EuclideanIndex
+from plml.stages.neighbors import EuclideanIndex, class_members
 
 #: Rows that choose how many cells are searched, and as many others on which the recall is measured.
 _SAMPLE = 256
@@ -47,12 +48,12 @@ class Near(NamedTuple):
 class Candidates(NamedTuple):
     """Near rows of some queries."""
 
-    queries: np.ndarray  # (q,) numbers within their shard
+    queries: np.ndarray  # (q,) numbers, increasing
     near: Near  # (2, q, k): in the query's own class, and in the others
 
 
 class NeighborLists(NamedTuple):
-    """Neighbours of the rows of one shard, numbers in the order of the fit."""
+    """Neighbours of the rows of one shard, numbers in the order of the fit; -1 for none."""
 
     squared: np.ndarray  # (n, k) of the graph
     graph: np.ndarray
@@ -60,267 +61,181 @@ class NeighborLists(NamedTuple):
     impostors: np.ndarray
 
 
-class Partners(NamedTuple):
-    """The part of these that triplets are made from."""
-
-    targets: np.ndarray
-    impostors: np.ndarray
-
-
-class SearchRows(NamedTuple):
-    """Rows that look for neighbours."""
-
-    X: np.ndarray
-    codes: np.ndarray
-    numbers: np.ndarray  # within their shard
-    own: np.ndarray  # numbers among the rows searched, -1 for strangers
-    probes: np.ndarray  # (q, n_cells) cells to look into; empty for all
-
-
-def partners_of(lists: NeighborLists) -> Partners:
-    """What is left when the graph has been made."""
-    return Partners(lists.targets, lists.impostors)
-
-
 def find_neighbors(
     cluster: Cluster,
-    shards: Shards,
     class_sizes: np.ndarray,
-    wanted: Wanted,
     exact: bool,
     seed: int,
+    shards: Shards,
+    wanted: Wanted,
     among: Shards | None = None,
 ) -> tuple[list[Future], dict[str, float]]:
     """``NeighborLists`` of every shard, and the share of true neighbours found, by purpose.
 
     Neighbours are rows of the shards themselves, or of others with the same cells.
     """
-    if among is None:
-        among, wanted = shards, wanted._replace(graph=min(wanted.graph, shards.n_rows - 1))
+    among = shards if among is None else among
+    wanted = wanted._replace(graph=min(wanted.graph, among.n_rows - 1))
     search = _Search(cluster, shards, among, wanted)
     if exact:
-        queries = [cluster.submit(_all_of, *its) for its in search.asking]
-        return search.exactly(queries), dict.fromkeys(Wanted._fields, 1.0)
-    sample = search.sample(seed)
-    found = search.in_cells(_n_cells_needed(among, sample))
-    found = search.completed(found, class_sizes)
-    return found, search.recall(found, sample)
+        return search.exactly(shards.parts), dict.fromkeys(Wanted._fields, 1.0)
+    sample = sampled_numbers(shards.sizes, min(2 * _SAMPLE, shards.n_rows), seed)
+    queries, truth = search.truth(sample)
+    # Every other row of the sample chooses the cells, and the rest are measured.
+    n_cells = _n_cells_needed(among, queries.X[::2], rows_of(truth, slice(0, None, 2)))
+    found = search.completed(search.in_cells(n_cells), class_sizes)
+    return found, search.recall(found, sample, truth)
 
 
-class _Search:
+class _Search(NamedTuple):
     """Rows of shards that look for neighbours among those of others, or among themselves."""
 
-    def __init__(self, cluster: Cluster, shards: Shards, among: Shards, wanted: Wanted) -> None:
-        self.cluster = cluster
-        self.shards = shards
-        self.among = among
-        self.wanted = wanted
-        inside = among is shards
-        starts = [int(start) if inside else None for start in shards.offsets[:-1]]
-        #: Every shard, and the number of its first row among those searched.
-        self.asking = list(zip(shards.parts, starts, strict=True))
-        self.searched = list(zip(among.parts, among.offsets[:-1].tolist(), strict=True))
+    cluster: Cluster
+    shards: Shards
+    among: Shards
+    wanted: Wanted
 
     def exactly(self, queries: list[Future]) -> list[Future]:
-        """``NeighborLists`` of some queries, by definition."""
-        found: list[Future] = []
-        for wave in self.cluster.waves(len(queries)):
-            found += [self._exactly_for(queries[number]) for number in wave]
-            self.cluster.wait(found[wave.start :])
-        return found
+        """``NeighborLists`` of rows of shards, by definition."""
+        return self.cluster.in_waves(lambda wave: [self._exactly_for(its) for its in wave], queries)
 
     def _exactly_for(self, queries: Future) -> Future:
-        submit = self.cluster.submit
-        return self._merged(
-            submit(_search_exactly, queries, *its, max(self.wanted)) for its in self.searched
-        )
+        submit, k = self.cluster.submit, max(self.wanted)
+        searched = zip(self.among.parts, self.among.offsets[:-1].tolist(), strict=True)
+        return self._merged(submit(_search_exactly, queries, *its, k) for its in searched)
 
-    def _merged(self, candidates: Iterable[Future], n_rows: int | None = None) -> Future:
+    def _merged(self, candidates: Iterable[Future]) -> Future:
         """``NeighborLists`` of what shards propose, a few of them in memory at a time."""
-        running = RunningSum(self.cluster, candidates, _nearest_candidates)
-        return self.cluster.submit(_lists_of, running.parts, n_rows, self.wanted)
+        submit = self.cluster.submit
+        running = RunningSum(partial(submit, _nearest_candidates), candidates)
+        return submit(_lists_of, running.parts, self.wanted)
 
     def in_cells(self, n_cells: int) -> list[Future]:
         """``NeighborLists`` of every shard, in its rows' nearest cells."""
-        submit, shards = self.cluster.submit, self.among
-        quantizer = self.cluster.put(shards.quantizer)
-        places = [submit(_indexed, part, quantizer) for part in shards.parts]
-        n_rows = np.diff(self.shards.offsets).tolist()
-        found: list[Future] = []
-        for wave in self.cluster.waves(len(self.asking)):
-            queries = [submit(_probing, *self.asking[s], quantizer, n_cells) for s in wave]
-            looked_into = self.cluster.gather([submit(_shards_of, q, quantizer) for q in queries])
-            for s, its, numbers in zip(wave, queries, looked_into, strict=True):
-                looks = ((submit(_sent, its, quantizer, r), r) for r in numbers)
-                candidates = (
-                    submit(_search_cells, sent, places[r], int(shards.offsets[r]), max(self.wanted))
-                    for sent, r in looks
-                )
-                found.append(self._merged(candidates, n_rows[s]))
-            # Or what all shards send would be in memory at the same time.
-            self.cluster.wait(found[wave.start :])
-        return found
+        cluster, (parts, _, offsets, quantizer, _) = self.cluster, self.among
+        indexes = cluster.map(CellIndex, parts, known=(quantizer.scaling,))
+        known = cluster.put(quantizer)
+
+        def found_in(number: int, queries: Future) -> Future:
+            sent = cluster.submit(_sent, queries, known, number)
+            offset = int(offsets[number])
+            return cluster.submit(_search_cells, sent, indexes[number], offset, max(self.wanted))
+
+        def found(wave: Sequence[Future]) -> list[Future]:
+            queries = cluster.map(_probing, wave, known=(known, n_cells))
+            reached = cluster.gather(cluster.map(_shards_of, queries, known=(known,)))
+            return [
+                self._merged(found_in(number, its) for number in numbers)
+                for its, numbers in zip(queries, reached, strict=True)
+            ]
+
+        return cluster.in_waves(found, self.shards.parts)
 
     def completed(self, found: list[Future], class_sizes: np.ndarray) -> list[Future]:
         """With exact neighbours for the rows whose cells hold too few."""
-        submit = self.cluster.submit
+        submit, parts = self.cluster.submit, self.shards.parts
         expected = self.cluster.put((class_sizes, self.wanted))
-        short = [
-            submit(_short, *its, near, expected)
-            for its, near in zip(self.asking, found, strict=True)
-        ]
-        sizes = self.cluster.gather([submit(_n_queries, some) for some in short])
+        short = self.cluster.map(_short, parts, found, known=(expected,))
+        sizes = self.cluster.gather(self.cluster.map(len, short))
         open_shards = [s for s, size in enumerate(sizes) if size]
-        exact = self.exactly([short[s] for s in open_shards])
+        exact = self.exactly([submit(rows_of, parts[s], short[s]) for s in open_shards])
         for s, its in zip(open_shards, exact, strict=True):
             found[s] = submit(_patched, found[s], short[s], its)
         return found
 
-    def sample(self, seed: int) -> "_Sample":
-        """Some rows, and what an exact search finds for them."""
-        submit, shards = self.cluster.submit, self.shards
-        n_rows = min(2 * _SAMPLE, shards.n_rows)
-        shares, seeds = shares_of(np.diff(shards.offsets), n_rows, np.random.default_rng(seed))
-        samples = [
-            submit(_some_of, *its, share, its_seed)
-            for its, share, its_seed in zip(self.asking, shares, seeds, strict=True)
-        ]
-        joined = submit(stacked, samples)
-        queries, truth = self.cluster.gather((joined, self._exactly_for(joined)))
-        return _Sample(queries, np.repeat(np.arange(len(shards)), shares), truth)
+    def truth(self, sample: list[np.ndarray]) -> tuple[Shard, NeighborLists]:
+        """Some rows of every shard, and their exact neighbours."""
+        rows = self.cluster.map(rows_of, self.shards.parts, sample)
+        joined = self.cluster.submit(stacked, rows)
+        return self.cluster.gather((joined, self._exactly_for(joined)))
 
-    def recall(self, found: list[Future], sample: "_Sample") -> dict[str, float]:
+    def recall(
+        self, found: list[Future], sample: list[np.ndarray], truth: NeighborLists
+    ) -> dict[str, float]:
         """The share of true neighbours found, of the rows that did not choose the cells."""
-        measured = np.arange(1, len(sample.shards), 2)  # shard by shard
-        looks = [
-            self.cluster.submit(rows_of, found[s], sample.queries.numbers[its])
-            for s in np.unique(sample.shards[measured])
-            for its in [measured[sample.shards[measured] == s]]
-        ]
-        _, *lists = stacked(self.cluster.gather(looks))
+        looks = self.cluster.map(rows_of, found, sample)
+        there: NeighborLists = stacked(self.cluster.gather(looks))
         return {
-            purpose: share_found(truth[measured], there)
-            for (purpose, truth), there in zip(sample.neighbors().items(), lists, strict=True)
+            purpose: share_found(getattr(truth, purpose)[1::2], getattr(there, purpose)[1::2])
+            for purpose in Wanted._fields
         }
 
 
-class _Sample(NamedTuple):
-    """Rows with their true neighbours; even ones choose the cells, odd ones are measured."""
-
-    queries: SearchRows
-    shards: np.ndarray  # of every row
-    truth: NeighborLists
-
-    def neighbors(self) -> dict[str, np.ndarray]:
-        """By purpose: numbers of the true neighbours, (q, k), -1 where there are fewer.
-
-        A stranger may be among the rows searched; what it finds at no distance does not count.
-        """
-        itself = (self.queries.own < 0)[:, None] & (self.truth.squared <= 0)
-        lists = np.where(itself, -1, self.truth.graph), self.truth.targets, self.truth.impostors
-        return dict(zip(Wanted._fields, lists, strict=True))
-
-
-def _n_cells_needed(shards: Shards, sample: _Sample) -> int:
-    """As many nearest cells as hold the wanted share of the true neighbours of a sample."""
+def _n_cells_needed(shards: Shards, X: np.ndarray, truth: NeighborLists) -> int:
+    """As many nearest cells as hold the wanted share of the true neighbours of some rows."""
     centers, _, scaling = shards.quantizer
-    X = scaling.single(sample.queries.X[::2])
-    ranks = np.argsort(nearest_cells(X, centers, len(centers)), axis=1)
+    ranks = np.argsort(nearest_cells(scaling.single(X), centers, len(centers)), axis=1)
     n_cells = 1
-    for numbers in sample.neighbors().values():
-        query, at = np.nonzero(numbers[::2] >= 0)
-        cells = np.searchsorted(shards.cell_starts, numbers[::2][query, at], side="right") - 1
+    for numbers in truth[1:]:
+        query, at = np.nonzero(numbers >= 0)
+        cells = np.searchsorted(shards.cell_starts, numbers[query, at], side="right") - 1
         if len(query):
             rank = np.quantile(ranks[query, cells], TARGET_RECALL, method="higher")
             n_cells = max(n_cells, 1 + int(rank))
     return n_cells
 
 
-def _n_queries(queries: SearchRows) -> int:
-    return len(queries.X)
-
-
-def _short(shard: Shard, first: int | None, found: NeighborLists, expected: Any) -> SearchRows:
+def _short(shard: Shard, found: NeighborLists, expected: tuple[np.ndarray, Wanted]) -> np.ndarray:
     """The rows that should have more neighbours than were found."""
     class_sizes, wanted = expected
     own = class_sizes[shard.codes]
     limits = (wanted.graph, own - 1, class_sizes.sum() - own)
-    lists = (found.graph, found.targets, found.impostors)
     is_short = np.zeros(len(shard.X), dtype=bool)
-    for numbers, limit in zip(lists, limits, strict=True):
+    for numbers, limit in zip(found[1:], limits, strict=True):
         is_short |= (numbers >= 0).sum(axis=1) < np.minimum(limit, numbers.shape[1])
-    return rows_of(_all_of(shard, first), np.flatnonzero(is_short))
+    return np.flatnonzero(is_short)
 
 
-def _patched(found: NeighborLists, queries: SearchRows, exact: NeighborLists) -> NeighborLists:
+def _patched(found: NeighborLists, rows: np.ndarray, exact: NeighborLists) -> NeighborLists:
     whole = NeighborLists(*(part.copy() for part in found))
     for here, there in zip(whole, exact, strict=True):
-        here[queries.numbers] = there
+        here[rows] = there
     return whole
 
 
-def _all_of(shard: Shard, first: int | None) -> SearchRows:
-    numbers = np.arange(len(shard.X))
-    own = np.full(len(numbers), -1) if first is None else first + numbers
-    nothing = np.empty((len(numbers), 0), dtype=np.int64)
-    return SearchRows(shard.X, shard.codes, numbers, own, nothing)
-
-
-def _search_exactly(queries: SearchRows, shard: Shard, offset: int, k: int) -> Candidates:
+def _search_exactly(queries: Shard, shard: Shard, offset: int, k: int) -> Candidates:
     """The nearest rows of a shard, by definition; equals by the order of the user."""
-    classes = []
-    for code in np.unique(shard.codes):
-        members = np.flatnonzero(shard.codes == code)
-        members = members[np.argsort(shard.rows[members])]
-        classes.append((int(code), members, EuclideanIndex(shard.X[members])))
+    order = np.argsort(shard.rows)
+    groups = [order[members] for members in class_members(shard.codes[order])]
+    indexes = [EuclideanIndex(shard.X[members]) for members in groups]
 
-    def by_class(some: SearchRows) -> Iterator[FoundInClass]:
-        for code, members, index in classes:
+    def by_class(some: Shard) -> Iterator[FoundInClass]:
+        for members, index in zip(groups, indexes, strict=True):
             squared, at = index.search(some.X, min(k + 1, len(members)))
-            yield code, squared, members[at]
+            yield shard.codes[members[0]], squared, members[at]
 
-    return _in_blocks(queries, shard.rows, offset, by_class, k)
+    near = _nearest_by_side(queries, shard.rows, offset, by_class, k)
+    return Candidates(np.arange(len(queries.X)), near)
 
 
-def _in_blocks(
-    queries: SearchRows,
+def _nearest_by_side(
+    queries: Shard,
     rows: np.ndarray,
     offset: int,
-    by_class: Callable[[SearchRows], Iterator[FoundInClass]],
+    by_class: Callable[[Shard], Iterator[FoundInClass]],
     k: int,
-) -> Candidates:
+) -> Near:
     """The k nearest of the own class and of the others, some queries at a time."""
     parts = []
     for start in range(0, len(queries.X), _QUERY_BLOCK):
         some = rows_of(queries, slice(start, start + _QUERY_BLOCK))
-        parts.append(_nearest_by_side(some, rows, offset, by_class(some), k))
-    near = Near(*(np.concatenate(its, axis=1) for its in zip(*parts, strict=True)))
-    return Candidates(queries.numbers, near)
-
-
-def _nearest_by_side(
-    queries: SearchRows, rows: np.ndarray, offset: int, by_class: Iterable[FoundInClass], k: int
-) -> Near:
-    lists: list[Near] = []
-    for code, squared, numbers in by_class:
-        # A row is not its own neighbour; one more than wanted was asked for.
-        there = (numbers >= 0) & (offset + numbers != queries.own[:, None])
-        is_own = (queries.codes == code)[:, None]
-        apart = np.where([there & is_own, there & ~is_own], squared, np.inf)
-        numbers, its_rows = (
-            np.broadcast_to(part, apart.shape) for part in (offset + numbers, rows[numbers])
-        )
-        lists.append(Near(apart, numbers, its_rows))
-        if len(lists) == _LISTS:  # there may be many classes
-            lists = [nearest_of(lists, k)]
-    return nearest_of(lists, k)
+        lists: list[Near] = []
+        for code, squared, at in by_class(some):
+            # A row is not its own neighbour; one more than wanted was asked for.
+            there = (at >= 0) & (rows[at] != some.rows[:, None])
+            is_own = (some.codes == code)[:, None]
+            apart = np.where([there & is_own, there & ~is_own], squared, np.inf)
+            both = (np.broadcast_to(part, apart.shape) for part in (offset + at, rows[at]))
+            lists.append(Near(apart, *both))
+            if len(lists) == _LISTS:  # there may be many classes
+                lists = [nearest_of(lists, k)]
+        parts.append(nearest_of(lists, k))
+    return Near(*(np.concatenate(its, axis=1) for its in zip(*parts, strict=True)))
 
 
 def nearest_of(parts: list[Near], k: int) -> Near:
     """The k nearest of several lists, equals by the order of the user."""
-    shape = (*parts[0].squared.shape[:-1], k)
-    nothing = np.full(shape, -1, dtype=np.int64)
-    padding = Near(np.full(shape, np.inf), nothing, nothing)
+    padding = _nothing((*parts[0].squared.shape[:-1], k))
     squared, numbers, rows = (
         np.concatenate(its, axis=-1) for its in zip(*parts, padding, strict=True)
     )
@@ -329,31 +244,27 @@ def nearest_of(parts: list[Near], k: int) -> Near:
     return Near(*(np.take_along_axis(part, order, axis=-1) for part in (squared, numbers, rows)))
 
 
+def _nothing(shape: tuple[int, ...]) -> Near:
+    return Near(np.full(shape, np.inf), np.full(shape, -1), np.full(shape, -1))
+
+
 def _nearest_candidates(parts: list[Candidates]) -> Candidates:
-    """The nearest of what several shards propose."""
-    queries = parts[0].queries
-    if not all(np.array_equal(part.queries, queries) for part in parts):
-        queries = np.unique(np.concatenate([part.queries for part in parts]))
-        parts = [_among(part, queries) for part in parts]
+    """The nearest of what several shards propose, each of them to some of the queries."""
+    queries = np.unique(np.concatenate([part.queries for part in parts]))
     k = parts[0].near.squared.shape[-1]
-    return Candidates(queries, nearest_of([part.near for part in parts], k))
+    lists = []
+    for part in parts:
+        lists.append(_nothing((2, len(queries), k)))
+        at = np.searchsorted(queries, part.queries)
+        for here, there in zip(lists[-1], part.near, strict=True):
+            here[:, at] = there
+    return Candidates(queries, nearest_of(lists, k))
 
 
-def _among(part: Candidates, queries: np.ndarray) -> Candidates:
-    """With nothing for the queries that were not asked."""
-    shape = (2, len(queries), part.near.squared.shape[-1])
-    whole = Near(np.full(shape, np.inf), np.full(shape, -1), np.full(shape, -1))
-    for here, there in zip(whole, part.near, strict=True):
-        here[:, np.searchsorted(queries, part.queries)] = there
-    return Candidates(queries, whole)
-
-
-def _lists_of(parts: list[Candidates], n_rows: int | None, wanted: Wanted) -> NeighborLists:
-    """Neighbours of a shard's rows, or of the queries alone."""
-    nearest = _nearest_candidates(parts)
-    if n_rows is not None:
-        nearest = _among(nearest, np.arange(n_rows))
-    own, others = (Near(*(part[side] for part in nearest.near)) for side in (0, 1))
+def _lists_of(parts: list[Candidates], wanted: Wanted) -> NeighborLists:
+    """Neighbours of the queries."""
+    near = _nearest_candidates(parts).near
+    own, others = (Near(*(part[side] for part in near)) for side in (0, 1))
     graph = nearest_of([own, others], wanted.graph)
     partners = own.numbers[:, : wanted.targets], others.numbers[:, : wanted.impostors]
     return NeighborLists(graph.squared, graph.numbers, *(part.copy() for part in partners))
@@ -362,35 +273,30 @@ def _lists_of(parts: list[Candidates], n_rows: int | None, wanted: Wanted) -> Ne
 # --- the nearest cells only ---
 
 
-def _some_of(shard: Shard, first: int | None, size: int, seed: int) -> SearchRows:
-    return rows_of(_all_of(shard, first), some_rows(len(shard.X), size, seed))
-
-
-def _probing(shard: Shard, first: int | None, quantizer: Quantizer, n_cells: int) -> SearchRows:
+def _probing(shard: Shard, quantizer: Quantizer, n_cells: int) -> Shard:
+    """In the coordinates of searches, with the (n, n_cells) cells that the rows look into."""
     X = quantizer.scaling.single(shard.X)
-    probes = nearest_cells(X, quantizer.centers, n_cells)
-    return _all_of(shard, first)._replace(X=X, probes=probes)
+    return shard._replace(X=X, cells=nearest_cells(X, quantizer.centers, n_cells))
 
 
-def _shards_of(queries: SearchRows, quantizer: Quantizer) -> list[int]:
+def _shards_of(queries: Shard, quantizer: Quantizer) -> list[int]:
     """The shards that queries look into."""
-    return np.unique(quantizer.shard_of_cell[queries.probes]).tolist()
+    return np.unique(quantizer.shard_of_cell[queries.cells]).tolist()
 
 
-def _sent(queries: SearchRows, quantizer: Quantizer, number: int) -> SearchRows:
-    """The queries that look into a shard."""
-    there = (quantizer.shard_of_cell[queries.probes] == number).any(axis=1)
-    return rows_of(queries, np.flatnonzero(there))
+def _sent(queries: Shard, quantizer: Quantizer, number: int) -> tuple[np.ndarray, Shard]:
+    """The queries that look into a shard, after their numbers."""
+    there = np.flatnonzero((quantizer.shard_of_cell[queries.cells] == number).any(axis=1))
+    return there, rows_of(queries, there)
 
 
-def _indexed(shard: Shard, quantizer: Quantizer) -> CellIndex:
-    return CellIndex(shard, quantizer.scaling)
-
-
-def _search_cells(queries: SearchRows, index: CellIndex, offset: int, k: int) -> Candidates:
+def _search_cells(
+    sent: tuple[np.ndarray, Shard], index: CellIndex, offset: int, k: int
+) -> Candidates:
     """The nearest rows of a shard in the cells that the queries look into."""
 
-    def by_class(some: SearchRows) -> Iterator[FoundInClass]:
-        return index.search(some.X, some.probes, k + 1)
+    def by_class(some: Shard) -> Iterator[FoundInClass]:
+        return index.search(some.X, some.cells, k + 1)
 
-    return _in_blocks(queries, index.rows, offset, by_class, k)
+    numbers, queries = sent
+    return Candidates(numbers, _nearest_by_side(queries, index.rows, offset, by_class, k))

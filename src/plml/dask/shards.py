@@ -4,20 +4,22 @@ Neighbours then live mostly in the same shard, so little has to be exchanged.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from operator import getitem
 from typing import NamedTuple
 
 import numpy as np
 from distributed import Future
 
-from plml.dask.cluster import Cluster, offsets_of, pick
+from plml.dask.cluster import Cluster, offsets_of
+from plml.dask.reading import Block, Table
 from plml.dask.sums import RunningSum, rows_of, stacked
-from plml.dask.training_blocks import Block, TrainingBlocks
 
-#: Rows a cell, on average, that the quantiser is trained on.
-_ROWS_A_CELL = 40
+#: Rows per cell, on average, that the quantiser is trained on.
+_ROWS_PER_CELL = 40
 _MOST_TRAINING_ROWS = 2**17
 #: Rows below which a shard makes no sense, and below which it is not worth its messages.
-FEWEST_ROWS = 32
+_FEWEST_ROWS = 32
 _FEWEST_ROWS_BY_DEFAULT = 256
 #: What an entry of a row takes in the busiest task: six copies in float64, whatever its own type.
 _WORKING_BYTES = 48
@@ -45,6 +47,11 @@ class Shards(NamedTuple):
         return len(self.parts)
 
     @property
+    def sizes(self) -> list[int]:
+        """Rows of every shard."""
+        return np.diff(self.offsets).tolist()
+
+    @property
     def n_rows(self) -> int:
         """All of them."""
         return int(self.offsets[-1])
@@ -70,22 +77,24 @@ class Quantizer(NamedTuple):
 
 
 def n_shards_for(
-    cluster: Cluster, table: TrainingBlocks, n_rows: int, fewest: int = _FEWEST_ROWS_BY_DEFAULT
+    cluster: Cluster, table: Table, n_rows: int, fewest: int = _FEWEST_ROWS_BY_DEFAULT
 ) -> int:
-    """For rows of a table: one a thread, or more where a thread's memory asks for it."""
+    """For rows of a table: one per thread, or more where a thread's memory asks for it."""
     n_threads = min(len(cluster.workers()), n_rows // fewest)
-    bytes_a_row = _WORKING_BYTES * (table.n_features + 64)
-    for_memory = int(np.ceil(n_rows * bytes_a_row / cluster.memory_a_thread()))
+    bytes_per_row = _WORKING_BYTES * (table.n_features + 64)
+    for_memory = int(np.ceil(n_rows * bytes_per_row / cluster.memory_per_thread()))
     return max(1, min(max(n_threads, for_memory), n_rows // _FEWEST_ROWS_BY_DEFAULT))
 
 
 def rows_of_a_task(cluster: Cluster, n_features: int, most: int) -> int:
     """How many rows one task can work on, up to a number."""
-    return int(min(cluster.memory_a_thread() / (_WORKING_BYTES * n_features), most))
+    return int(min(cluster.memory_per_thread() / (_WORKING_BYTES * n_features), most))
 
 
-def make_shards(cluster: Cluster, table: TrainingBlocks, n_shards: int, seed: int) -> Shards:
+def make_shards(cluster: Cluster, table: Table, n_shards: int | None, seed: int) -> Shards:
     """Train the quantiser on a sample, and send every row to the shard of its cell."""
+    n_shards = n_shards or n_shards_for(cluster, table, table.n_rows)
+    n_shards = max(1, min(n_shards, table.n_rows // _FEWEST_ROWS))
     scaling = Scaling(table.mean, table.largest or 1.0)
     centers, sizes = _cells(cluster, table, scaling, seed)
     centers, sizes = centers[sizes > 0], sizes[sizes > 0]  # where rows repeat, some cells are empty
@@ -95,13 +104,12 @@ def make_shards(cluster: Cluster, table: TrainingBlocks, n_shards: int, seed: in
     n_shards = int(shard_of_cell.max()) + 1
     places = cluster.workers()
     workers = [places[s * len(places) // n_shards] for s in range(n_shards)]
-    known = cluster.put(quantizer)
-    starts = offsets_of(table.sizes)
-    pieces = [RunningSum(cluster, add_up=stacked) for _ in range(n_shards)]
-    for block, start in zip(table.blocks, starts[:-1], strict=True):
-        routed = cluster.submit(_route, block, int(start), known)
+    pieces = [RunningSum(partial(cluster.submit, stacked)) for _ in range(n_shards)]
+    starts, known = offsets_of(table.sizes)[:-1].tolist(), cluster.put(quantizer)
+    for block, start in zip(table.blocks, starts, strict=True):
+        routed = cluster.submit(_route, block, start, known)
         for s, its in enumerate(pieces):  # at once, while the block is in memory
-            its.add(cluster.submit(pick, routed, s))
+            its.add(cluster.submit(getitem, routed, s))
     parts = [
         cluster.submit(_assembled, its.parts, on=worker)
         for its, worker in zip(pieces, workers, strict=True)
@@ -113,55 +121,47 @@ def laid_out(
     cluster: Cluster, parts: list[Future], workers: list[str], quantizer: Quantizer
 ) -> Shards:
     """Shards of rows in the order of their cells."""
-    n_cells = len(quantizer.centers)
-    counts = sum(cluster.watched([cluster.submit(_cell_counts, p, n_cells) for p in parts]))
-    cell_starts = offsets_of(counts)
+    counts = cluster.map(_cell_counts, parts, known=(len(quantizer.centers),))
+    cell_starts = offsets_of(sum(cluster.watched(counts)))
     firsts = np.searchsorted(quantizer.shard_of_cell, np.arange(len(parts) + 1))
     return Shards(parts, workers, cell_starts[firsts], quantizer, cell_starts)
 
 
 def _cells(
-    cluster: Cluster, table: TrainingBlocks, scaling: Scaling, seed: int
+    cluster: Cluster, table: Table, scaling: Scaling, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centres of 2 sqrt(n) cells, and how much of a sample lies in each."""
     n_cells = max(1, int(2 * np.sqrt(table.n_rows)))
     in_memory = max(rows_of_a_task(cluster, table.n_features, _MOST_TRAINING_ROWS), n_cells)
-    wanted = min(_ROWS_A_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, in_memory)
-    shares, seeds = shares_of(table.sizes, wanted, np.random.default_rng(seed))
-    samples = [
-        cluster.submit(_sample, block, share, its_seed, scaling)
-        for block, share, its_seed in zip(table.blocks, shares, seeds, strict=True)
-        if share
-    ]
-    return cluster.gather(cluster.submit(_train, samples, n_cells))
+    wanted = min(_ROWS_PER_CELL * n_cells, _MOST_TRAINING_ROWS, table.n_rows, in_memory)
+    samples = sampled_rows(cluster, table.blocks, table.sizes, wanted, seed)
+    return cluster.gather(cluster.submit(_train, samples, n_cells, scaling))
 
 
-def shares_of(
-    sizes: Sequence[int] | np.ndarray, n_wanted: int, rng: np.random.Generator
-) -> tuple[list[int], list[int]]:
-    """How many rows of each piece are in a sample of all rows, and a seed for each piece."""
-    shares = rng.multivariate_hypergeometric(sizes, n_wanted)
-    return shares.tolist(), rng.integers(2**31, size=len(shares)).tolist()
+def sampled_rows(
+    cluster: Cluster, parts: list[Future], sizes: Sequence[int], n_rows: int, seed: int
+) -> list[Future]:
+    """A random sample of all rows: of every part, some."""
+    return cluster.map(rows_of, parts, sampled_numbers(sizes, n_rows, seed))
 
 
-def some_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
-    """Numbers of a piece's rows in the sample, increasing."""
+def sampled_numbers(sizes: Sequence[int], n_rows: int, seed: int) -> list[np.ndarray]:
+    """Which rows of every part are in a random sample of all rows, increasing."""
+    rng = np.random.default_rng(seed)
+    shares = rng.multivariate_hypergeometric(sizes, n_rows)
+    seeds = rng.integers(2**31, size=len(shares))
+    return [some_numbers(*its) for its in zip(sizes, shares, seeds, strict=True)]
+
+
+def some_numbers(n_rows: int, size: int, seed: int) -> np.ndarray:
+    """Some of the numbers 0 to n_rows - 1, increasing."""
     return np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False))
 
 
-def sample_of(shard: Shard, size: int, seed: int) -> Shard:
-    """Some rows of a shard."""
-    return rows_of(shard, some_rows(len(shard.X), size, seed))
-
-
-def _sample(block: Block, size: int, seed: int, scaling: Scaling) -> np.ndarray:
-    return scaling.single(block.X[some_rows(len(block.X), size, seed)])
-
-
-def _train(samples: list[np.ndarray], n_cells: int) -> tuple[np.ndarray, np.ndarray]:
+def _train(samples: list[Block], n_cells: int, scaling: Scaling) -> tuple[np.ndarray, np.ndarray]:
     import faiss
 
-    X = np.concatenate(samples)
+    X = scaling.single(stacked(samples).X)
     n_cells = min(n_cells, len(X))
     kmeans = faiss.Kmeans(X.shape[1], n_cells, niter=10, seed=0, min_points_per_centroid=1)
     kmeans.train(X)
@@ -203,12 +203,8 @@ def _route(block: Block, start: int, quantizer: Quantizer) -> list[Shard]:
     """The rows of a block for every shard."""
     centers, shard_of_cell, scaling = quantizer
     cells = nearest_cells(scaling.single(block.X), centers, 1)[:, 0]
-    shards = shard_of_cell[cells]
-    pieces = []
-    for s in range(shard_of_cell.max() + 1):
-        mine = np.flatnonzero(shards == s)
-        pieces.append(Shard(block.X[mine], block.codes[mine], start + mine, cells[mine]))
-    return pieces
+    whole, shards = Shard(*block, start + np.arange(len(cells)), cells), shard_of_cell[cells]
+    return [rows_of(whole, np.flatnonzero(shards == s)) for s in range(shard_of_cell.max() + 1)]
 
 
 def _assembled(pieces: list[Shard]) -> Shard:

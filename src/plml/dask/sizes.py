@@ -1,5 +1,6 @@
 """What Dask should know of our objects: where they are large, work goes to them, and they spill."""
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from plml.stages.metrics import MetricsDual
 _OURS = (Edges, MetricsDual, PairOperator)
 
 
+@sizeof.register(_OURS)
 def n_bytes(value: Any, seen: set[int] | None = None) -> int:
     """Of the arrays within, each counted once."""
     seen = set() if seen is None else seen
@@ -28,11 +30,4 @@ def n_bytes(value: Any, seen: set[int] | None = None) -> int:
     return sum(n_bytes(part, seen) for part in parts)
 
 
-@sizeof.register(_OURS)
-def _(value: Any) -> int:
-    return n_bytes(value)
-
-
-@sizeof.register(CellIndex)
-def _(value: Any) -> int:
-    return value.nbytes
+sizeof.register(CellIndex, attrgetter("nbytes"))

@@ -4,9 +4,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from distributed import Future
-
-from plml.dask.cluster import Cluster
 
 #: What one task adds up.
 _AT_ONCE = 8
@@ -35,38 +32,30 @@ class RunningSum:
 
     Parameters
     ----------
-    cluster : Cluster
-    parts : futures of arrays, or of named tuples of what can be added
-    add_up : makes one part of a list of them
+    add_up : makes one part of a list of them, later or elsewhere
+    parts : futures, or delayed
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        parts: Iterable[Future] = (),
-        add_up: Callable[[list[Any]], Any] = summed,
-    ) -> None:
-        self._cluster = cluster
+    def __init__(self, add_up: Callable[[list[Any]], Any], parts: Iterable[Any] = ()) -> None:
         self._add_up = add_up
-        self._levels: list[list[Future]] = [[]]
+        self._levels: list[list[Any]] = [[]]
         for part in parts:
             self.add(part)
 
-    def add(self, part: Future) -> None:
+    def add(self, part: Any) -> None:
         """One more; as soon as there are a few, they are replaced by their sum."""
         for level in self._levels:
             level.append(part)
             if len(level) <= _AT_ONCE:
                 return
-            part = self._cluster.submit(self._add_up, level[:-1])
+            part = self._add_up(level[:-1])
             level[:] = level[-1:]
         self._levels.append([part])
 
     @property
-    def parts(self) -> list[Future]:
+    def parts(self) -> list[Any]:
         """At most a few, whose sum is the sum of all."""
         parts = [part for level in reversed(self._levels) for part in level]
         while len(parts) > _AT_ONCE:
-            last = self._cluster.submit(self._add_up, parts[-_AT_ONCE:])
-            parts = [*parts[:-_AT_ONCE], last]
+            parts[-_AT_ONCE:] = [self._add_up(parts[-_AT_ONCE:])]
         return parts

@@ -1,5 +1,8 @@
 """The training data of a fitted model, where it stays: in shards on a cluster."""
 
+from contextlib import suppress
+from dataclasses import dataclass
+from operator import getitem
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -9,18 +12,9 @@ from dask.delayed import delayed
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, default_client
 
-from plml.dask.cluster import offsets_of, pick
+from plml.dask.cluster import offsets_of
 from plml.dask.shards import Shard
-from plml.dask.sums import rows_of, stacked
-
-
-class CollectedRows(NamedTuple):
-    """Training data on this machine, in the order of the user."""
-
-    X: np.ndarray
-    codes: np.ndarray
-    weights: np.ndarray
-    scales: np.ndarray
+from plml.dask.sums import stacked
 
 
 class TrainingShards(NamedTuple):
@@ -33,9 +27,9 @@ class TrainingShards(NamedTuple):
     chunks: tuple[int, ...]  # rows of the blocks that the user gave
 
     @property
-    def n_rows(self) -> int:
-        """All of them."""
-        return sum(self.chunks)
+    def rows(self) -> Any:
+        """What stands here for any array of them."""
+        return RemoteRows(sum(self.chunks))
 
     def running_client(self) -> Client:
         """That of the cluster that holds the data."""
@@ -48,23 +42,22 @@ class TrainingShards(NamedTuple):
     def check_current(self) -> None:
         """A ``RuntimeError`` where what is computed later would go to another cluster."""
         own = self.running_client()
-        try:
-            current: Client | None = default_client()
-        except ValueError:  # there is none
-            current = None
-        if current is not own:
-            raise RuntimeError(
-                "the training data of this model is on the cluster of another client; make "
-                "it the current one (client.as_current()) where you compute this"
-            )
+        with suppress(ValueError):  # there is none
+            if default_client() is own:
+                return
+        raise RuntimeError(
+            "the training data of this model is on the cluster of another client; make "
+            "it the current one (client.as_current()) where you compute this"
+        )
 
-    def collected(self) -> CollectedRows:
-        """All of it on this machine."""
+    def collected(self) -> tuple[np.ndarray, ...]:
+        """Rows, class numbers, weights and scales on this machine, in the order of the user."""
         client = self.running_client()
         shards, weights, scales = client.gather((self.shards, self.weights, self.scales))
         whole: Shard = stacked(shards)
         parts = whole.X, whole.codes, np.concatenate(weights), np.concatenate(scales)
-        return rows_of(CollectedRows(*parts), np.argsort(whole.rows))
+        order = np.argsort(whole.rows)
+        return tuple(part[order] for part in parts)
 
     def weights_in_order(self, n_bases: int, dtype: np.dtype) -> da.Array:
         """The weights as a Dask array with the blocks of the user's X."""
@@ -78,7 +71,7 @@ class TrainingShards(NamedTuple):
         tasks: dict[Any, Any] = {}
         for b in range(len(self.chunks)):
             pieces = [(f"{name}-pick", s, b) for s in range(len(cut))]
-            tasks |= {key: (pick, its.key, b) for key, its in zip(pieces, cut, strict=True)}
+            tasks |= {key: (getitem, its.key, b) for key, its in zip(pieces, cut, strict=True)}
             tasks[name, b, 0] = (sorted_by_row, pieces)
         graph = HighLevelGraph.from_collections(name, tasks, dependencies=cut)
         return da.Array(graph, name, (self.chunks, (n_bases,)), dtype=dtype)
@@ -99,16 +92,11 @@ def sorted_by_row(pieces: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     return weights[np.argsort(rows)]
 
 
+@dataclass(frozen=True)
 class RemoteRows:
-    """Stands for an array of training rows on a cluster: of it, only the length is here.
+    """Stands for an array of training rows on a cluster: of it, only the length is here."""
 
-    Parameters
-    ----------
-    n_rows : int
-    """
-
-    def __init__(self, n_rows: int) -> None:
-        self.n_rows = n_rows
+    n_rows: int
 
     def __len__(self) -> int:
         return self.n_rows
@@ -116,19 +104,12 @@ class RemoteRows:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise self._error()
+        self._refuse()
 
-    def __getitem__(self, rows: Any) -> Any:
-        raise self._error()
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise self._error()
-
-    def __array_namespace__(self, *_: Any, **__: Any) -> Any:
-        raise self._error()
-
-    def _error(self) -> ValueError:
-        return ValueError(
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise ValueError(
             "the training data of this model is on a Dask cluster; bring it here with "
             "plml.dask.collect(model)"
         )
+
+    __getitem__ = __array__ = __array_namespace__ = _refuse

@@ -31,16 +31,8 @@ class ShardedTraining(Host):
     def fit_collection(
         self, X: Any, y: Any, *, n_shards: int | None = None, n_landmarks: int | None = None
     ) -> Self:
-        """As ``fit``, of Dask collections (see ``plml.dask.fit``).
-
-        Parameters
-        ----------
-        X : Dask array (n_samples, n_features) or data frame
-        y : labels, a Dask array or series with the same blocks, or one label per row
-        n_shards : pieces that the rows are sorted into
-        n_landmarks : rows that stage 1 is learned on
-        """
-        return self._fit_on_cluster(X, y, n_shards, n_landmarks)
+        """As ``fit``, of Dask collections; the arguments are those of ``plml.dask.fit``."""
+        return self._fit_on_cluster(X, y, n_shards=n_shards, n_landmarks=n_landmarks)
 
     def collect(self) -> Self:
         """Bring the training data here, where it is on a Dask cluster (see ``plml.dask``)."""
@@ -61,9 +53,7 @@ class ShardedTraining(Host):
             )
         return self._fit_on_cluster(X, y)
 
-    def _fit_on_cluster(
-        self, X: Any, y: Any, n_shards: int | None = None, n_landmarks: int | None = None
-    ) -> Self:
+    def _fit_on_cluster(self, X: Any, y: Any, **numbers: int | None) -> Self:
         from plml.dask.fitting import fit_on_cluster
 
         self._validate_params()
@@ -84,8 +74,7 @@ class ShardedTraining(Host):
                 model._run(),
                 neighbor_search=self.neighbor_search,
                 n_neighbors=self.n_neighbors,
-                n_shards=n_shards,
-                n_landmarks=n_landmarks,
+                **numbers,
             )
             model._set_sharded(fitted)
             end_fit(model)
@@ -101,7 +90,7 @@ class ShardedTraining(Host):
         if table.names is not None:
             self.feature_names_in_ = table.names
         self._training = fitted.training
-        self._fit_X = self._fit_codes = fitted.rows
+        self._fit_X = self._fit_codes = fitted.training.rows
         self.weights_, self.anchors_ = learned.weights.weights, learned.weights.anchors
         self.basis_metrics_ = learned.metrics.M
         self.neighbor_recall_, self.search_recall_ = learned.recall, 1.0

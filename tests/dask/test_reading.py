@@ -5,7 +5,16 @@ import pandas as pd
 import pytest
 
 from cluster_at_once import ClusterAtOnce
-from plml.dask.training_blocks import Block, _any_missing, _classes, _read, _recut, _survey
+from plml.dask.reading import (
+    Block,
+    _any_missing,
+    _classes,
+    _numbered,
+    _read,
+    _recut,
+    _survey,
+    row_blocks,
+)
 
 
 @pytest.mark.parametrize("sizes", [[4, 4, 2], [1, 0, 9], [10]])
@@ -44,6 +53,30 @@ def test_a_block_says_what_is_wrong_with_it():
     X = np.array([[1.0, np.inf], [3.0, 2.0]])
     assert "feature 1" in _survey(Block(X, np.array([0, 1])), None)
     assert _survey("a complaint of before", None) == "a complaint of before"
+
+
+def test_a_block_without_rows_says_so():
+    survey = _survey(Block(np.empty((0, 2)), np.empty(0, dtype=int)), None)
+    assert survey.n_rows == 0
+    assert survey.total.tolist() == [0.0, 0.0]
+    assert (survey.low > survey.high).all()  # neither is a smallest or largest entry of others
+
+
+def test_labels_become_class_numbers():
+    X = np.zeros((3, 1))
+    block = _numbered(Block(X, np.array(["b", "c", "a"])), np.array(["a", "b", "c"]))
+    assert block.codes.tolist() == [1, 2, 0]
+    assert block.X is X
+
+
+def test_blocks_have_all_columns():
+    import dask.array as da
+
+    blocks = row_blocks(da.ones((6, 4), chunks=(4, 2)))
+    assert [block.compute().shape for block in blocks] == [(4, 4), (2, 4)]
+    for bad in (da.ones(6), da.ones((6, 0))):
+        with pytest.raises(ValueError, match="two dimensions and at least one column"):
+            row_blocks(bad)
 
 
 def test_the_classes_of_all_blocks():

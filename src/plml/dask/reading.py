@@ -1,8 +1,6 @@
-"""Dask collections as checked blocks of rows."""
+"""Dask collections as a table of checked blocks of rows."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,6 +14,7 @@ from plml.validation import (
     check_kinds,
     check_labels,
     check_spread,
+    class_codes,
     column_names,
     finite,
     largest_safe,
@@ -31,7 +30,7 @@ class Block(NamedTuple):
     codes: np.ndarray  # class numbers
 
 
-class TrainingBlocks(NamedTuple):
+class Table(NamedTuple):
     """The training data on the cluster, and what is known of all of it."""
 
     blocks: list[Future]  # of Block
@@ -65,75 +64,58 @@ class _Survey(NamedTuple):
     counts: np.ndarray
 
 
-def read_table(cluster: Cluster, X: Any, y: Any) -> TrainingBlocks:
+def read_table(cluster: Cluster, X: Any, y: Any) -> Table:
     """Checked blocks of a Dask array or data frame and its labels.
 
     Parameters
     ----------
     X : Dask array (n_samples, n_features) or Dask data frame
-    y : Dask array or series with the same blocks, or anything with one label a row
+    y : Dask array or series with the same blocks, or anything with one label per row
     """
     names, dtype = column_names(X), _float_type(X)
     check_kinds(X, names)
-    with ignored_annotations():
-        parts = _parts(cluster, X)
+    with warnings.catch_warnings():  # data frames do not carry the names of stages
+        warnings.filterwarnings("ignore", "Dask annotations", UserWarning)
+        parts = cluster.client.compute(row_blocks(X))
         labels = _labels(cluster, parts, y)
     while True:
-        read = [
-            cluster.submit(_read, part, label, dtype, names)
-            for part, label in zip(parts, labels, strict=True)
-        ]
+        read = cluster.map(_read, parts, labels, known=(dtype, names))
         read, surveys = _surveyed(cluster, read, names)
-        largest = np.max([np.maximum(np.abs(s.low), np.abs(s.high)) for s in surveys], axis=0)
-        if dtype == np.float64 or largest.max() <= largest_safe(dtype):
+        low = np.min([survey.low for survey in surveys], axis=0)
+        high = np.max([survey.high for survey in surveys], axis=0)
+        if dtype == np.float64 or max(high.max(), -low.min()) <= largest_safe(dtype):
             break
         dtype = np.dtype(np.float64)  # whose range is larger
+    check_spread(low, high, dtype)
     sizes = [survey.n_rows for survey in surveys]
-    low, high = (np.array([getattr(s, side) for s in surveys]) for side in ("low", "high"))
-    check_spread(low.min(axis=0), high.max(axis=0), dtype)
     mean = np.sum([survey.total for survey in surveys], axis=0) / sum(sizes)
     classes, class_sizes = _classes(surveys)
-    known = cluster.put(classes)
-    return TrainingBlocks(
-        [cluster.submit(_numbered, block, known) for block in read],
+    return Table(
+        cluster.map(_numbered, read, known=(cluster.put(classes),)),
         sizes,
         classes,
         class_sizes,
         names,
         dtype,
         mean,
-        float(np.maximum(high.max(axis=0) - mean, mean - low.min(axis=0)).max()),
+        float(np.maximum(high - mean, mean - low).max()),
     )
-
-
-@contextmanager
-def ignored_annotations() -> Iterator[None]:
-    """Data frames do not carry the names of stages, and need not say so."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Dask annotations", UserWarning)
-        yield
 
 
 def row_blocks(X: Any) -> list[Any]:
     """Delayed blocks of rows with all columns."""
-    if hasattr(X, "to_dask_array"):  # a data frame
-        return list(X.to_delayed())
-    if X.ndim != 2:
-        raise ValueError(f"X must have two dimensions, got shape {X.shape}")
-    return list(X.rechunk({1: -1}).to_delayed().ravel())
-
-
-def _parts(cluster: Cluster, X: Any) -> list[Future]:
     if X.ndim != 2 or not X.shape[1]:
         raise ValueError(f"X must have two dimensions and at least one column, got {X.shape}")
-    return cluster.client.compute(row_blocks(X))
+    if hasattr(X, "to_dask_array"):  # a data frame
+        return list(X.to_delayed())
+    return list(X.rechunk({1: -1}).to_delayed().ravel())
 
 
 def _labels(cluster: Cluster, parts: list[Future], y: Any) -> list[Future]:
     """The labels of every block."""
     if y is None:
         raise ValueError("PLML requires y to be passed, but the target y is None")
-    sizes = cluster.gather([cluster.submit(len, part) for part in parts])
+    sizes = cluster.gather(cluster.map(len, parts))
     if not is_collection(y):
         check_labels(y)
         y = np.asarray(y)
@@ -143,7 +125,7 @@ def _labels(cluster: Cluster, parts: list[Future], y: Any) -> list[Future]:
     if y.ndim != 1:
         raise ValueError(f"y must have one dimension, got {y.ndim}")
     labels = cluster.client.compute(list(np.ravel(y.to_delayed())))
-    found = cluster.gather([cluster.submit(_n_labels, part) for part in labels])
+    found = cluster.gather(cluster.map(_n_labels, labels))
     if sum(found) != sum(sizes):
         raise ValueError(f"y has {sum(found)} labels; X has {sum(sizes)} rows")
     return labels if found == sizes else _recut(cluster, labels, found, sizes)
@@ -164,9 +146,8 @@ def _recut(
     starts, cuts = offsets_of(found), offsets_of(sizes)
     blocks = []
     for first, last in pairwise(cuts):
-        near = np.flatnonzero((starts[1:] > first) & (starts[:-1] < last))
-        if not len(near):  # an empty block
-            near = np.array([0])
+        # Some part even of an empty block.
+        near = np.flatnonzero((starts[1:] > first) & (starts[:-1] < last)).tolist() or [0]
         begin = int(first - starts[near[0]])
         some = [parts[b] for b in near]
         blocks.append(cluster.submit(_piece, some, begin, begin + int(last - first)))
@@ -196,7 +177,7 @@ def _surveyed(
     cluster: Cluster, blocks: list[Future], names: np.ndarray | None
 ) -> tuple[list[Future], list[_Survey]]:
     """Blocks that have rows, and what they say; the first complaint of any is raised."""
-    found = cluster.watched([cluster.submit(_survey, block, names) for block in blocks])
+    found = cluster.watched(cluster.map(_survey, blocks, known=(names,)))
     for number, survey in enumerate(found):
         if isinstance(survey, str):
             raise ValueError(f"{survey} (in block {number})")
@@ -218,11 +199,8 @@ def _survey(block: Block | str, names: np.ndarray | None) -> _Survey | str:
         labels, counts = np.unique(block.codes, return_counts=True)
     except (ValueError, TypeError) as error:
         return str(error)
-    if not len(X):
-        nothing = np.zeros(X.shape[1])
-        return _Survey(0, nothing, nothing, nothing, labels, counts)
-    total = X.sum(axis=0, dtype=np.float64)
-    return _Survey(len(X), total, X.min(axis=0), X.max(axis=0), labels, counts)
+    low, high = X.min(axis=0, initial=np.inf), X.max(axis=0, initial=-np.inf)
+    return _Survey(len(X), X.sum(axis=0, dtype=np.float64), low, high, labels, counts)
 
 
 def _any_missing(labels: np.ndarray) -> bool:
@@ -236,12 +214,8 @@ def _any_missing(labels: np.ndarray) -> bool:
 
 
 def _classes(surveys: list[_Survey]) -> tuple[np.ndarray, np.ndarray]:
-    classes, codes = np.unique(np.concatenate([s.labels for s in surveys]), return_inverse=True)
+    classes, codes = class_codes(np.concatenate([s.labels for s in surveys]))
     check_classification_targets(np.repeat(classes, 3))  # a class of one would look like a number
-    if len(classes) < 2:
-        raise ValueError(
-            f"y has one class only ({str(classes[0])!r}); at least two classes are needed"
-        )
     counts = np.concatenate([s.counts for s in surveys])
     return classes, np.bincount(codes, counts).astype(np.int64)
 
