@@ -27,7 +27,7 @@ class Header(NamedTuple):
 
 
 def array_headers(
-    archive: ZipFile, n_bytes: int, beside: Collection[str] = ()
+    archive: ZipFile, n_bytes: int, others: Collection[str] = ()
 ) -> dict[str, Header]:
     """The arrays of an archive by the names of their members, which hold nothing else.
 
@@ -35,7 +35,7 @@ def array_headers(
     ----------
     archive : opened to be read
     n_bytes : size of its file
-    beside : members that are not arrays
+    others : members that are not arrays
     """
     members = archive.infolist()
     if len({member.filename for member in members}) < len(members):
@@ -48,7 +48,7 @@ def array_headers(
     return {
         member.filename: _header(archive, member)
         for member in members
-        if member.filename not in beside
+        if member.filename not in others
     }
 
 

@@ -2,7 +2,7 @@
 
 One file holds what was computed so far: the neighbours, the anchors, finished runs of a solver, and
 the state of the one that is running. It is replaced in one step, and the file before it is kept
-beside it, so that a power cut in the middle of a write loses one interval and no more.
+next to it, so that a power cut in the middle of a write loses one interval and no more.
 """
 
 import json
@@ -236,9 +236,8 @@ def _check_ours(path: Path) -> None:
         return
     except OSError as error:
         raise ValueError(f"cannot read the checkpoint {path}: {error}") from error
-    if begin and _OWN.encode() not in begin and not b"PK".startswith(begin[:2]):
-        raise ValueError(f"{path} is not a checkpoint; give another path")
-    if len(begin) == _BEGIN and _OWN.encode() not in begin:
+    cut = len(begin) < _BEGIN and b"PK".startswith(begin[:2])
+    if _OWN.encode() not in begin and not cut:
         raise ValueError(f"{path} is not a checkpoint; give another path")
 
 
@@ -282,12 +281,7 @@ def _check_identity(path: Path, found: Any, expected: dict[str, Any]) -> None:
 
 
 def _solution(state: State) -> Solution:
+    numbers = {name: state[name].item() for name in ("value", "gap", "converged", "n_iter")}
     return Solution(
-        x=state["x"],
-        value=float(state["value"]),
-        gap=float(state["gap"]),
-        converged=bool(state["converged"]),
-        interrupted=False,
-        n_iter=int(state["n_iter"]),
-        history=history_of(state["history"]),
+        x=state["x"], interrupted=False, history=history_of(state["history"]), **numbers
     )
