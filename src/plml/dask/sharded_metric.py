@@ -85,12 +85,8 @@ class ShardedMetric(BasisMetric):
         squared, rows, _ = self._voters(Q, k)
         return squared, rows
 
-    def nearest(self, Q: np.ndarray, k: int) -> np.ndarray:
-        """As in ``BasisMetric``."""
-        return self._voters(Q, k).rows
-
-    def nearest_codes(self, Q: np.ndarray, k: int) -> np.ndarray:
-        """(q, k) classes of the nearest rows."""
+    def nearest_labels(self, Q: np.ndarray, k: int, labels: Any) -> np.ndarray:
+        """As in ``BasisMetric``; the labels are those in the shards."""
         return self._voters(Q, k).codes
 
     def weights(self, Q: np.ndarray | None) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plml.backend.arrays import Array, like, on_host
+from plml.backend.arrays import Array, on_host
 from plml.metric.basis_metric import BasisMetric
 from plml.metric.weight_rules import WeightRule
 from plml.ops.span import Span, inside
@@ -65,5 +65,4 @@ class Recipe:
 
 def predicted_codes(metric: Any, y: np.ndarray, Q: Array, k: int, n_classes: int) -> np.ndarray:
     """The class of each query by the vote of its k nearest; ties to the first class."""
-    nearest = metric.nearest(Q, k)
-    return on_host(vote(like(y, nearest)[nearest], n_classes)).argmax(axis=1)
+    return on_host(vote(metric.nearest_labels(Q, k, y), n_classes)).argmax(axis=1)

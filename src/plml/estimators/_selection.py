@@ -16,6 +16,7 @@ from plml.solvers.problem import Checkpointer
 from plml.stages.costs import SELECTION_ITERATIONS, metrics_cost, search_cost
 from plml.stages.pipeline import METRICS, costs, learn_metrics_of, preparation_costs, with_triplets
 from plml.stages.run import Run
+from plml.stages.triplets import check_targets
 
 #: The paper's grid for alpha_1.
 REGULARIZATIONS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -31,37 +32,26 @@ class Selection(NamedTuple):
     results: dict[str, Any]
 
 
-def select_regularization(
-    recipe: Recipe,
-    X: Array,
-    y: np.ndarray,
-    regularizations: Sequence[float],
-    *,
-    n_neighbors: int,
-    classes: np.ndarray,
-    cv: Any,
-    tol: float,
-    run: Run,
-) -> Selection:
+def select_regularization(model: Any, X: Array, y: np.ndarray, how: Any, run: Run) -> Selection:
     """The value with the best accuracy over the folds; the larger of equals.
 
     Parameters
     ----------
-    recipe : its ``regularization`` is not looked at
-    X, y : validated instances and class codes
-    regularizations : positive numbers in any order
-    n_neighbors : that vote
-    classes : names of the classes, for messages
-    cv : scikit-learn's meaning
-    tol : relative gap within the folds
-    run : Run; its threads are shared by the folds
+    model : a ``LargeMarginClassifier`` that knows its classes
+    X, y : rows in their span and class codes
+    how : has ``regularizations``, positive numbers in any order, ``cv`` in scikit-learn's meaning,
+        and ``selection_tol``, the relative gap within the folds
+    run : its threads are shared by the folds
     """
-    values = _largest_first(regularizations)
+    check_targets(y)
+    values = _largest_first(how.regularizations)
+    k, classes = model.n_neighbors, model.classes_
     splits = _same_splits(
-        run.checkpoint, lambda: checked_splits(cv, X, y, classes, "regularization", n_neighbors)
+        run.checkpoint, lambda: checked_splits(how.cv, X, y, classes, "regularization", k)
     )
+    recipe = model._recipe()
     folds = [
-        _Fold(recipe, values, tol, n_neighbors, len(classes), *_numbers(split, len(y)))
+        _Fold(recipe, values, how.selection_tol, k, len(classes), *_numbers(split, len(y)))
         for split in splits
     ]
     results = _as_results(values, _scores(folds, X, y, run))

@@ -95,11 +95,12 @@ class BasisMetric:
             return indexes.metric_index.search(points, indexes.weights, k, own)
         return indexes.metric_index.search(points, self.rule.weights(points, indexes), k)
 
-    def nearest(self, Q: Array, k: int) -> Array:
-        """Numbers of the k nearest in any order, for a vote."""
+    def nearest_labels(self, Q: Array, k: int, labels: np.ndarray) -> Array:
+        """(q, k) labels of the k nearest in any order, given those of the training rows."""
         points = self._placed(Q)
         indexes = self.indexes_on(points)
-        return indexes.metric_index.nearest(points, self.rule.weights(points, indexes), k)
+        nearest = indexes.metric_index.nearest(points, self.rule.weights(points, indexes), k)
+        return like(labels, nearest)[nearest]
 
     def weights(self, Q: Array | None) -> Array:
         """(q, m) weights of the basis metrics."""

@@ -34,9 +34,9 @@ class CaseMetric:
             return self.index.search(self.index.X, k, np.arange(len(self.groups)))
         return self.index.search(inside(Q, self.span), k)
 
-    def nearest(self, Q: np.ndarray, k: int) -> np.ndarray:
+    def nearest_labels(self, Q: np.ndarray, k: int, labels: np.ndarray) -> np.ndarray:
         """As in ``BasisMetric``."""
-        return self.search(Q, k)[1]
+        return labels[self.search(Q, k)[1]]
 
     def matrix(self, Q: np.ndarray | None) -> np.ndarray:
         """As in ``BasisMetric``."""
@@ -49,4 +49,4 @@ class CaseMetric:
         return local_pairs(first, weights, self.M, second, rows)[:, 0]
 
     def _groups_of(self, Q: np.ndarray | None) -> np.ndarray:
-        return self.groups if Q is None else self.groups[self.nearest(Q, 1)[:, 0]]
+        return self.groups if Q is None else self.nearest_labels(Q, 1, self.groups)[:, 0]

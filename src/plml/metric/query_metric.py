@@ -56,9 +56,9 @@ class QueryMetric:
         self._in_blocks(search, len(points))
         return squared, indices
 
-    def nearest(self, Q: np.ndarray, k: int) -> np.ndarray:
+    def nearest_labels(self, Q: np.ndarray, k: int, labels: np.ndarray) -> np.ndarray:
         """As in ``BasisMetric``."""
-        return self.search(Q, k)[1]
+        return labels[self.search(Q, k)[1]]
 
     def matrix(self, Q: np.ndarray | None) -> np.ndarray:
         """As in ``BasisMetric``."""
