@@ -200,7 +200,7 @@ def _naming_the_column(X: Any, names: np.ndarray | None) -> Iterator[None]:
         columns = np.asarray(X, dtype=object)
         if "could not convert string" not in str(error) or columns.ndim != 2:
             raise
-        for column, value in ((c, value) for c, values in enumerate(columns.T) for value in values):
+        for (column, _), value in np.ndenumerate(columns.T):
             if not _is_number(value):
                 raise ValueError(
                     f"{_feature(column, names)} holds {value!r}: could not convert string to "

@@ -38,6 +38,7 @@ _PATHS = {
     "checkpoint": "the checkpoint",
     "picture": "the picture",
 }
+_WRITTEN = ("out", "checkpoint", "picture")
 #: Rows that are predicted before the progress is told.
 _BLOCK = 8192
 
@@ -122,12 +123,16 @@ def _add_fit_options(fit: argparse.ArgumentParser) -> None:
     )
 
 
-def _check_distinct(options: argparse.Namespace) -> None:
-    """Refuse an output that would replace an input, or another output."""
+def _check_paths(options: argparse.Namespace) -> None:
+    """Refuse an output that could not be written, or would replace an input or another output."""
     taken: dict[Path, str] = {}
     for name, what in _PATHS.items():
         path = getattr(options, name, None)
-        if path is None or not path.parent.is_dir() or (path.exists() and is_stream(path)):
+        if path is None:
+            continue
+        if name in _WRITTEN:
+            check_destination(path, f"--{name}", kept=name == "checkpoint")
+        if not path.parent.is_dir() or (path.exists() and is_stream(path)):
             continue
         path = path.resolve()
         if path in taken:
@@ -152,10 +157,7 @@ def _in_options() -> Iterator[None]:
 
 
 def _fit(options: argparse.Namespace) -> int:
-    check_destination(options.out, "--out")
-    if options.checkpoint is not None:
-        check_destination(options.checkpoint, "--checkpoint", kept=True)
-    _check_distinct(options)
+    _check_paths(options)
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {options.seed}")
     with work(not options.quiet):
@@ -200,9 +202,7 @@ def _print_fitted(model: tables.Model, n_rows: int, options: argparse.Namespace)
 
 
 def _predict(options: argparse.Namespace) -> int:
-    if options.out is not None:
-        check_destination(options.out, "--out")
-    _check_distinct(options)
+    _check_paths(options)
     with work(not options.quiet, passing=True):
         _plan_to({"predicting": 10, "shares": 10 * options.proba})
         model, table = _read(options)
@@ -245,10 +245,7 @@ def _explain(options: argparse.Namespace) -> int:
     for option in ("cases", "features"):
         if getattr(options, option) < 1:
             raise ValueError(f"--{option} must be at least 1, got {getattr(options, option)}")
-    for path, option in ((options.out, "--out"), (options.picture, "--picture")):
-        if path is not None:
-            check_destination(path, option)
-    _check_distinct(options)
+    _check_paths(options)
     with work(not options.quiet, passing=True):
         _plan_to({"explaining": 5})
         model, table = _read(options)

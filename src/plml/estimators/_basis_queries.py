@@ -1,22 +1,17 @@
 """The questions that a convex combination of basis metrics can answer."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from plml.backend.arrays import on_host
 from plml.estimators._fitted_state import of_one_fit
-from plml.estimators._metric_queries import follow
+from plml.estimators._metric_queries import MetricQueries, follow
 from plml.inspection.explanation import Explanation
 from plml.stages.search import vote
 
-if TYPE_CHECKING:
-    from plml.estimators._neighbor_classifier import NeighborClassifier as Host
-else:
-    Host = object
 
-
-class BasisMetricQueries(Host):
+class BasisMetricQueries(MetricQueries):
     """Mixin for classifiers whose metric is a ``BasisMetric``."""
 
     basis_metrics_: np.ndarray
@@ -30,8 +25,7 @@ class BasisMetricQueries(Host):
         ----------
         X : (n_queries, n_features) array or data frame, or None for the training instances
         """
-        elsewhere = self._elsewhere(X)
-        if elsewhere is not None:
+        if (elsewhere := self._elsewhere(X)) is not None:
             return elsewhere.local_weights(X)
         return follow(self._ask("weights", X), X)
 

@@ -42,6 +42,7 @@ class MetricQueries(ABC):
     working_memory: float | None = None
     verbose: int = 0
 
+    classes_: np.ndarray
     n_features_in_: int
     _fit_X: np.ndarray
     _fit_codes: np.ndarray
@@ -53,6 +54,10 @@ class MetricQueries(ABC):
     @abstractmethod
     def _make_metric(self) -> Any:
         """The metric that the fitted attributes describe (see ``plml.metric``)."""
+
+    @abstractmethod
+    def _shares(self, X: Array) -> Array:
+        """(q, n_classes) shares of the classes in the votes for checked queries."""
 
     def _metric_parameters(self) -> tuple[Any, ...]:
         """Parameters that the metric depends on; a change after the fit takes effect at once."""
@@ -134,8 +139,7 @@ class MetricQueries(ABC):
         distances : (n_queries, n_neighbors) array, only with ``return_distance``
         indices : (n_queries, n_neighbors) array of training rows
         """
-        elsewhere = self._elsewhere(X)
-        if elsewhere is not None:
+        if (elsewhere := self._elsewhere(X)) is not None:
             return elsewhere.kneighbors(X, n_neighbors, return_distance)
         squared, neighbors = self._found(X, n_neighbors)
         neighbors = follow(neighbors, X)

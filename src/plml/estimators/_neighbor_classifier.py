@@ -107,8 +107,7 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
         ----------
         X : (n_queries, n_features) array or data frame
         """
-        elsewhere = self._elsewhere(X)
-        if elsewhere is not None:
+        if (elsewhere := self._elsewhere(X)) is not None:
             return elsewhere.predict(X)
         shares = self._shares(self._validate_queries(X))
         codes = namespace(shares).argmax(shares, axis=1)
@@ -126,13 +125,11 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
         ----------
         X : (n_queries, n_features) array or data frame
         """
-        elsewhere = self._elsewhere(X)
-        if elsewhere is not None:
+        if (elsewhere := self._elsewhere(X)) is not None:
             return elsewhere.predict_proba(X)
         return follow(self._shares(self._validate_queries(X)), X)
 
     def _shares(self, X: Array) -> Array:
-        """(q, n_classes) votes of the nearest training instances."""
         self._check_enough_rows()
         with self._run().limits():
             codes = self._metric.nearest_labels(X, int(self.n_neighbors), self._fit_codes)

@@ -7,15 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.stats import rankdata
 
 from plml.backend.arrays import Array, is_tensor, like, on_host
 from plml.backend.processes import end_with
 from plml.estimators._folds import Split, checked_splits
-from plml.estimators._recipe import Recipe, predicted_codes
+from plml.estimators._recipe import Recipe
 from plml.solvers.problem import Checkpointer
 from plml.stages.costs import SELECTION_ITERATIONS, metrics_cost, search_cost
 from plml.stages.pipeline import METRICS, costs, learn_metrics_of, preparation_costs, with_triplets
 from plml.stages.run import Run
+from plml.stages.search import vote
 from plml.stages.triplets import check_targets
 
 #: The paper's grid for alpha_1.
@@ -111,9 +113,9 @@ class _Fold(NamedTuple):
                         anchors,
                         weights.scales,
                     )
-                    found = predicted_codes(
-                        metric, y_train, X[like(self.test, X)], self.n_neighbors, self.n_classes
-                    )
+                    queries = X[like(self.test, X)]
+                    codes = metric.nearest_labels(queries, self.n_neighbors, y_train)
+                    found = on_host(vote(codes, self.n_classes)).argmax(axis=1)
             scores.append(np.mean(found == y[self.test]))
             gaps.append(metrics.gap)
         return np.array(scores), np.array(gaps)
@@ -172,8 +174,7 @@ def _as_results(values: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]) 
     scores = np.array([scores for scores, _ in folds])
     results["mean_test_score"] = scores.mean(axis=0)
     results["std_test_score"] = scores.std(axis=0)
-    ascending = -results["mean_test_score"]
-    results["rank_test_score"] = 1 + np.array([(ascending < score).sum() for score in ascending])
+    results["rank_test_score"] = rankdata(-results["mean_test_score"], "min").astype(int)
     return results
 
 

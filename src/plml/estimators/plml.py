@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import POSITIVE, parameter
 from plml.estimators._sharded_training import ShardedTraining
-from plml.estimators._smooth_weights import SmoothWeights
+from plml.estimators._smooth_weights import SmoothClassifier
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PLML(ShardedTraining, SmoothWeights, LargeMarginClassifier):
+class PLML(ShardedTraining, SmoothClassifier):
     """Nearest-neighbour classification under a metric that varies smoothly over the data.
 
     Stage 1 learns, for every instance, convex weights W_i over m anchor points,

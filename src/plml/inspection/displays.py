@@ -15,7 +15,7 @@ from plml.inspection.style import (
     number,
     wrapped,
 )
-from plml.inspection.views import Sample, View, check_fitted, ellipse, sample_rows
+from plml.inspection.views import View, check_fitted, ellipse, sample_rows, training_sample
 
 if TYPE_CHECKING:
     from plml.inspection.explanation import Explanation
@@ -55,7 +55,7 @@ class LocalMetricDisplay:
         random_state : of the sample of points
         options : of ``plot``
         """
-        X, codes, view, rows = Sample.of(estimator, n_points, random_state)
+        X, codes, view, rows = training_sample(estimator, n_points, random_state)
         return cls(
             points=view.points(X),
             codes=codes,
@@ -140,7 +140,7 @@ class WeightsDisplay:
         random_state : of their sample
         options : of ``plot``
         """
-        X, _, view, rows = Sample.of(estimator, n_points, random_state)
+        X, _, view, rows = training_sample(estimator, n_points, random_state)
         if not hasattr(estimator, "anchors_"):
             raise ValueError(f"{type(estimator).__name__} has no basis metrics that share the data")
         anchors = view.points(estimator.anchors_)

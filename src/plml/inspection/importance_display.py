@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from plml.inspection.style import colored_panels, wrapped
-from plml.inspection.views import Sample, View
+from plml.inspection.views import View, training_sample
 
 #: Local shares are compared with the average up to this factor; beyond it the colour is full.
 _FACTOR = 2.0
@@ -49,7 +49,7 @@ class ImportanceDisplay:
         random_state : of their sample
         options : of ``plot``
         """
-        X, _, view, rows = Sample.of(estimator, n_points, random_state)
+        X, _, view, rows = training_sample(estimator, n_points, random_state)
         if not hasattr(estimator, "local_importance"):
             raise ValueError(f"{type(estimator).__name__} has no basis metrics to compare")
         importance, average = estimator.local_importance()[rows], estimator.average_importance()

@@ -40,21 +40,14 @@ class View(NamedTuple):
         return self.axes @ M @ self.axes.T
 
 
-class Sample(NamedTuple):
-    """The training rows of a fitted estimator, a view of them, and some that are to be shown."""
-
-    X: np.ndarray  # (n, d)
-    codes: np.ndarray  # (n,) classes
-    view: View
-    shown: np.ndarray  # numbers of rows
-
-    @classmethod
-    def of(cls, estimator: Any, n_points: int, random_state: int) -> Self:
-        """A random sample of at most so many rows."""
-        check_fitted(estimator)
-        X, codes = estimator.training_cases()
-        view = View.of(X, getattr(estimator, "feature_names_in_", None))
-        return cls(X, codes, view, sample_rows(len(X), n_points, random_state))
+def training_sample(
+    estimator: Any, n_points: int, random_state: int
+) -> tuple[np.ndarray, np.ndarray, View, np.ndarray]:
+    """Training rows of a fitted estimator, their classes, a view, and some rows to show."""
+    check_fitted(estimator)
+    X, codes = estimator.training_cases()
+    view = View.of(X, getattr(estimator, "feature_names_in_", None))
+    return X, codes, view, sample_rows(len(X), n_points, random_state)
 
 
 def sample_rows(n: int, size: int, random_state: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Collection
 from math import prod
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
@@ -68,19 +68,14 @@ def _header(archive: ZipFile, member: ZipInfo) -> Header:
     """Read the header alone; refuses one that does not tell the size of the member."""
     with archive.open(member) as stream:
         try:
-            header = _read_header(stream)
+            shape, _, dtype = _READERS[npy.read_magic(stream)](stream)
         except (KeyError, ValueError) as error:
             raise ValueError(f"{member.filename!r} is not an array") from error
         start = stream.tell()
-    n_items = prod(header.shape)
-    fits = start + n_items * header.dtype.itemsize == member.file_size
-    if not fits or min(header.shape, default=0) < 0 or (n_items and not header.dtype.itemsize):
-        raise ValueError(f"{member.filename!r} claims a shape that it does not have")
-    return header
-
-
-def _read_header(stream: IO[bytes]) -> Header:
-    shape, _, dtype = _READERS[npy.read_magic(stream)](stream)
     if dtype.hasobject:
-        raise ValueError("pickled objects")
+        raise ValueError(f"{member.filename!r} is not an array")
+    n_items = prod(shape)
+    fits = start + n_items * dtype.itemsize == member.file_size
+    if not fits or min(shape, default=0) < 0 or (n_items and not dtype.itemsize):
+        raise ValueError(f"{member.filename!r} claims a shape that it does not have")
     return Header(shape, dtype)

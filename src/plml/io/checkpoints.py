@@ -9,6 +9,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -95,23 +96,17 @@ class Checkpoint:
         return self.path.with_name(self.path.name + ".previous")
 
 
+@dataclass(eq=False)
 class FileCheckpointer(Checkpointer):
-    """The state of one fit, in memory and in a file.
+    """The state of one fit, in memory and in a file."""
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    identity : of the data and the parameters
-    state : arrays by name, ``part/name``
-    """
+    checkpoint: Checkpoint
+    identity: dict[str, Any]  # of the data and the parameters
+    state: State  # arrays by name, ``part/name``
 
-    def __init__(self, checkpoint: Checkpoint, identity: dict[str, Any], state: State) -> None:
-        self.checkpoint = checkpoint
-        self.identity = identity
-        self.state = state
+    def __post_init__(self) -> None:
         self._saved_at = monotonic()
-        self._unsaved = False
-        self._warned = False
+        self._unsaved = self._warned = False
 
     def arrays(self, name: str, compute: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
         """As in ``Checkpointer``; saved with a solver's next state, or when the interval ends."""
@@ -185,12 +180,12 @@ class FileCheckpointer(Checkpointer):
         self._saved_at, self._unsaved = monotonic(), False
 
 
+@dataclass(eq=False)
 class FileSolverCheckpoint(SolverCheckpoint):
     """The part of a checkpoint that belongs to one run of a solver."""
 
-    def __init__(self, fit: FileCheckpointer, name: str) -> None:
-        self._fit = fit
-        self._name = name
+    _fit: FileCheckpointer
+    _name: str
 
     def finished(self) -> Solution | None:
         """As in ``SolverCheckpoint``."""
