@@ -108,7 +108,10 @@ REFUSED = {
     "one row": (lambda X, y: (X[:1], y[:1]), "minimum of 2|n_samples"),
     "fewer labels": (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
     "no labels": (labels(lambda y: None), r"requires y|y cannot be None"),
-    "NaN label": (labels(lambda y: np.where(y == 0, np.nan, y)), "NaN"),
+    "NaN label": (
+        labels(lambda y: np.where(np.arange(len(y)) == 7, np.nan, y)),
+        "contains NaN: missing labels, the first in row 7; drop these rows",
+    ),
     "infinite label": (labels(lambda y: np.where(y == 0, np.inf, y)), "infinity"),
     "missing text label": (
         labels(lambda y: np.array(["a", None, "b"], object)[y]),

@@ -182,7 +182,8 @@ def test_lancedb(served, tmp_path):
 def test_approximate_inside_predict(served, n_neighbors):
     model, Q, _, _, _, _ = served
     pytest.importorskip("faiss")
-    X, y = model._fit_X, model.classes_[model._fit_codes]
+    X, codes = model.training_cases()
+    y = model.classes_[codes]
     exact = PLML(random_state=0, n_neighbors=n_neighbors).fit(X, y)
     fast = PLML(random_state=0, n_neighbors=n_neighbors, search_backend="approximate").fit(X, y)
     assert exact.search_recall_ == 1.0

@@ -1,5 +1,7 @@
 """What a user gives, checked before the work starts: every refusal names the cause and the cure."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from numbers import Integral
 from typing import Any
 
@@ -18,13 +20,12 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
     X, y = (on_host(part) if is_tensor(part) else part for part in (X, y))
     check_kinds(X, names)
     check_labels(y)
-    try:
+    if getattr(y, "dtype", None) in FLOAT_TYPES:
+        _check_present(np.isnan(y))
+    with _naming_the_column(X, names):
         X, y = validate_data(
             estimator, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2, ensure_all_finite=False
         )
-    except ValueError as error:
-        _name_the_column(error, X, names)
-        raise
     if names is not None:
         estimator.feature_names_in_ = names  # of frames that scikit-learn does not know, too
     check_classification_targets(y)
@@ -38,11 +39,8 @@ def query_data(estimator: Any, X: Any) -> np.ndarray:
     names, fitted_names = column_names(X), getattr(estimator, "feature_names_in_", None)
     X = on_host(X) if is_tensor(X) else X
     check_kinds(X, names)
-    try:
+    with _naming_the_column(X, names):
         X = validate_data(estimator, X, dtype=FLOAT_TYPES, reset=False, ensure_all_finite=False)
-    except ValueError as error:
-        _name_the_column(error, X, names)
-        raise
     if names is not None and fitted_names is not None and list(names) != list(fitted_names):
         raise ValueError(
             "The feature names should match those that were passed during fit, in that order: "
@@ -54,11 +52,8 @@ def query_data(estimator: Any, X: Any) -> np.ndarray:
 def numbers(X: Any, names: np.ndarray | None) -> np.ndarray:
     """Some rows as floats, possibly none, and possibly not finite."""
     check_kinds(X, names)
-    try:
+    with _naming_the_column(X, names):
         return check_array(X, dtype=FLOAT_TYPES, ensure_all_finite=False, ensure_min_samples=0)
-    except ValueError as error:
-        _name_the_column(error, X, names)
-        raise
 
 
 def refuse_keywords(estimator: Any, unknown: dict[str, Any]) -> None:
@@ -77,9 +72,19 @@ def positive_integer(name: str, value: Any) -> int:
     return int(value)
 
 
-def points(X: np.ndarray) -> np.ndarray:
-    """Checked rows that have no names."""
-    return safe_floats(check_array(X, dtype=FLOAT_TYPES))
+def pair_points(estimator: Any, pairs: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The first and the second points of (n_pairs, 2, n_features) pairs, checked."""
+    check_kinds(pairs, None)
+    pairs, d = on_host(pairs), estimator.n_features_in_
+    if pairs.ndim != 3 or pairs.shape[1] != 2:
+        raise ValueError(f"pairs must have shape (n_pairs, 2, {d}), got {pairs.shape}")
+    if pairs.shape[2] != d:
+        raise ValueError(
+            f"pairs have {pairs.shape[2]} features, but {type(estimator).__name__} was fitted "
+            f"with {d}"
+        )
+    first, second = (safe_floats(check_array(pairs[:, i], dtype=FLOAT_TYPES)) for i in range(2))
+    return first, second
 
 
 def class_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -170,10 +175,15 @@ def check_labels(y: Any) -> None:
         raise ValueError(
             "y is a masked array, and masked entries are missing labels; drop these rows"
         )
-    if str(getattr(y, "dtype", "")).startswith("string") and y.isna().any():
-        row = int(np.flatnonzero(y.isna())[0])
+    if str(getattr(y, "dtype", "")).startswith("string"):
+        _check_present(y.isna())
+
+
+def _check_present(missing: Any) -> None:
+    rows = np.flatnonzero(missing)
+    if len(rows):
         raise ValueError(
-            f"Input y contains NaN: missing labels, the first in row {row}; drop these rows"
+            f"Input y contains NaN: missing labels, the first in row {rows[0]}; drop these rows"
         )
 
 
@@ -181,20 +191,29 @@ def _is_masked(values: Any) -> bool:
     return isinstance(values, np.ma.MaskedArray) and bool(np.ma.getmaskarray(values).any())
 
 
-def _name_the_column(error: ValueError, X: Any, names: np.ndarray | None) -> None:
-    """Raise a better error, with the column and the cure, where a text is not a number."""
-    if "could not convert string" not in str(error):
-        return
-    columns = np.asarray(X, dtype=object)
-    for column in range(columns.shape[1] if columns.ndim == 2 else 0):
-        for value in columns[:, column]:
-            try:
-                float(value)
-            except (TypeError, ValueError):
+@contextmanager
+def _naming_the_column(X: Any, names: np.ndarray | None) -> Iterator[None]:
+    """Where a text is not a number, a better error, with the column and the cure."""
+    try:
+        yield
+    except ValueError as error:
+        columns = np.asarray(X, dtype=object)
+        if "could not convert string" not in str(error) or columns.ndim != 2:
+            raise
+        for (column, _), value in np.ndenumerate(columns.T):
+            if not _is_number(value):
                 raise ValueError(
                     f"{_feature(column, names)} holds {value!r}: could not convert string to "
                     "float; encode it (sklearn.preprocessing.OneHotEncoder) or drop the column"
                 ) from error
+        raise
+
+
+def _is_number(value: Any) -> bool:
+    with suppress(TypeError, ValueError):
+        float(value)
+        return True
+    return False
 
 
 def _feature(column: int, names: np.ndarray | None) -> str:

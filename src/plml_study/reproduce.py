@@ -25,7 +25,7 @@ from plml_study.result_tables import Latex, Style, Table, as_records, as_text, t
 from plml_study.study import (
     Conditions,
     Failure,
-    Progress,
+    StudyProgress,
     figure2_tasks,
     run,
     table1_tasks,
@@ -155,7 +155,7 @@ def reproduce(study: Study, command: str = "plml reproduce") -> list[Failure]:
     return failures
 
 
-def _show(advance: Callable[..., None], state: Progress) -> None:
+def _show(advance: Callable[..., None], state: StudyProgress) -> None:
     """Done, running, left, and time to go."""
     running = ", ".join(str(task) for task in state.running)
     total = state.done + len(state.running) + state.left + state.failed

@@ -33,7 +33,7 @@ class Conditions:
     n_threads: int | None = None
 
 
-class Progress(NamedTuple):
+class StudyProgress(NamedTuple):
     """How far a run is."""
 
     done: int
@@ -78,7 +78,7 @@ def run(
     conditions: Conditions,
     *,
     jobs: int = 1,
-    report: Callable[[Progress], Any] = lambda _: None,
+    report: Callable[[StudyProgress], Any] = lambda _: None,
 ) -> list[Failure]:
     """Do what the store does not hold yet, and return what failed.
 
@@ -103,7 +103,7 @@ def run(
         seconds = clock.estimate([*running, *left])
         done = len(tasks) - len(running) - len(left) - len(failures)
         seconds = None if seconds is None else seconds / jobs
-        report(Progress(done, running, len(left), seconds, len(failures)))
+        report(StudyProgress(done, running, len(left), seconds, len(failures)))
 
     if jobs == 1:
         left = list(waiting)

@@ -138,7 +138,7 @@ def dates(table):
         (lambda t: t.__setitem__("grape", "one"), "one class only"),
         (lambda t: t.__setitem__("ash", np.inf), "column 'ash' holds infinite values"),
         (lambda t: t.loc.__setitem__((3, "grape"), None), "no label in 1 rows, the first is row 3"),
-        (lambda t: t.drop(columns=t.columns[:-1]), "no column beside 'grape'"),
+        (lambda t: t.drop(columns=t.columns[:-1]), "no column besides 'grape'"),
         (lambda t: t.drop(index=t.index), "has no rows"),
     ],
 )

@@ -67,7 +67,9 @@ class TestBasisMetric:
         for i, q in enumerate(Q):
             expected = [judge.local_distance(q, X[j], metric.weights(Q)[i], M) for j in found[i]]
             np.testing.assert_allclose(squared[i], expected, rtol=1e-9)
-        assert [set(row) for row in metric.nearest(Q, K)] == [set(row) for row in found]
+        assert [set(row) for row in metric.nearest_labels(Q, K, np.arange(len(X)))] == [
+            set(row) for row in found
+        ]
         pairs = metric.pair_distances(Q, X[found[:, 0]])
         np.testing.assert_allclose(pairs, squared[:, 0], rtol=1e-9)
 
@@ -155,13 +157,13 @@ class TestCaseMetric:
             d2 = np.array([(x - q) @ M[g] @ (x - q) for x, g in zip(X, groups, strict=True)])
             np.testing.assert_array_equal(found[i], np.argsort(d2)[:K])
             np.testing.assert_allclose(squared[i], np.sort(d2)[:K], rtol=1e-9)
-        np.testing.assert_array_equal(metric.nearest(Q, K), found)
+        np.testing.assert_array_equal(metric.nearest_labels(Q, K, np.arange(len(X))), found)
 
     def test_a_new_point_has_the_metric_of_its_nearest_row(self, rows, bases):
         X, Q, span = rows
         M, groups = bases[0], np.arange(len(X)) % 3
         metric = CaseMetric(X, groups, M, span)
-        nearest = metric.nearest(Q, 1)[:, 0]
+        nearest = metric.nearest_labels(Q, 1, np.arange(len(X)))[:, 0]
         np.testing.assert_array_equal(metric.matrix(Q), M[groups[nearest]])
         np.testing.assert_array_equal(metric.matrix(None), M[groups])
         expected = [
@@ -197,7 +199,7 @@ class TestQueryMetric:
         expected = np.einsum("qd,qde,qe->q", differences, metrics, differences)
         np.testing.assert_allclose(squared[:, 0], expected, rtol=1e-9)
         np.testing.assert_allclose(metric.pair_distances(Q, X[found[:, 0]]), expected, rtol=1e-9)
-        np.testing.assert_array_equal(metric.nearest(Q, K), found)
+        np.testing.assert_array_equal(metric.nearest_labels(Q, K, np.arange(len(X))), found)
 
     def test_training_rows_are_left_out_of_their_own_neighbors(self, rows, metric):
         X = rows[0]

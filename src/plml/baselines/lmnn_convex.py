@@ -12,8 +12,8 @@ import numpy as np
 from plml.backend.arrays import Array, fetch, like, namespace, on_host, total
 from plml.baselines.lmnn_problem import (
     ActiveSet,
-    Lmnn,
     LmnnData,
+    LmnnSolution,
     Observer,
     find_violations,
     negligible,
@@ -78,8 +78,13 @@ class TargetCoordinates:
 
 
 def solve_convex(
-    active: ActiveSet, best: Lmnn, tol: float, max_iter: int, monitor: Monitor, observe: Observer
-) -> Lmnn:
+    active: ActiveSet,
+    best: LmnnSolution,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    observe: Observer,
+) -> LmnnSolution:
     """Proximal steps min_N f(N) + alpha ||N - center||^2 on the active set, alpha decreasing."""
     data, n_iter, lower = active.data, best.n_iter, 0.0
     coordinates = TargetCoordinates(data)

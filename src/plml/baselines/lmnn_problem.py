@@ -49,7 +49,7 @@ class LmnnData(NamedTuple):
     team: ThreadTeam = SERIAL
 
 
-class Lmnn(NamedTuple):
+class LmnnSolution(NamedTuple):
     """Metrics (m, d, d) with the objective over all impostors and what is known of it."""
 
     M: np.ndarray

@@ -12,8 +12,8 @@ from plml.backend.threads import one_blas_thread, thread_team
 from plml.baselines.lmnn_convex import is_well_posed, solve_convex
 from plml.baselines.lmnn_problem import (
     ActiveSet,
-    Lmnn,
     LmnnData,
+    LmnnSolution,
     Observer,
     find_violations,
     negligible,
@@ -38,7 +38,7 @@ def learn_lmnn(
     max_iter: int,
     monitor: Monitor,
     observe: Observer,
-) -> Lmnn:
+) -> LmnnSolution:
     """The metrics that minimise the objective.
 
     ``solver="factored"`` runs L-BFGS on L with M = L^T L until the objective settles; it takes an
@@ -75,15 +75,15 @@ def _factored(
     max_iter: int,
     monitor: Monitor,
     observe: Observer,
-) -> tuple[Lmnn, ActiveSet]:
+) -> tuple[LmnnSolution, ActiveSet]:
     """Rounds of L-BFGS on the active set, with a search for impostors between them."""
     data, n_iter, before, stuck = active.data, 0, np.inf, False
-    best = Lmnn(_gram(L), np.inf)
+    best = LmnnSolution(_gram(L), np.inf)
     while True:
         M = _gram(L)
         found = find_violations(data, M)
         if found.objective < best.objective:
-            best = Lmnn(M, found.objective)
+            best = LmnnSolution(M, found.objective)
         cut = monitor.done(n_iter, found.objective, np.inf)
         ended = not cut and observe(M)
         seen, _ = active.value_and_subgradient(M)

@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _demo(options: argparse.Namespace) -> int:
     from plml.backend.progress import task_progress
-    from plml.cli.demo import demo_data, demo_rows, format_table
+    from plml.cli.demo import demo_data, demo_rows, format_table, save_demo_figure
 
     check_destination(options.out, "--out")
     if not 0 <= options.seed < 2**32:
@@ -80,8 +80,6 @@ def _demo(options: argparse.Namespace) -> int:
         rows = list(demo_rows(data, options.seed, advance))
     print(format_table(rows))
     try:
-        from plml.cli.demo_picture import save_demo_figure
-
         save_demo_figure(options.out, data, rows)
     except ImportError:
         print(f"\nno picture: {install('plots')} to draw one")

@@ -38,25 +38,55 @@ _PATHS = {
     "checkpoint": "the checkpoint",
     "picture": "the picture",
 }
+_WRITTEN = ("out", "checkpoint", "picture")
 #: Rows that are predicted before the progress is told.
 _BLOCK = 8192
 
 
 def add_table_commands(commands: Any) -> None:
     """Their parsers."""
-    _add_fit(commands)
-    _add_predict(commands)
-    _add_evaluate(commands)
-    _add_explain(commands)
-
-
-def _add_fit(commands: Any) -> None:
     fit = commands.add_parser(
         "fit",
         help="learn from a CSV or Parquet table and save the model",
         description="Encode, standardise and learn; the whole pipeline is saved with skops.",
     )
-    fit.add_argument("table", type=Path, help="CSV or Parquet")
+    _add_fit_options(fit)
+    predict = commands.add_parser(
+        "predict", help="classes of new rows", description="Predict with a saved model."
+    )
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="accuracy on labelled rows, against Euclidean neighbours",
+        description="Accuracy overall and by class, the confusion matrix, and Euclidean kNN.",
+    )
+    explain = commands.add_parser(
+        "explain",
+        help="the cases behind a prediction, and the features that made them near",
+        description="Split the local distance to the nearest training cases over the features.",
+    )
+    for parser in (predict, evaluate, explain):
+        parser.add_argument("model", type=Path, help="a file of plml fit")
+    predict.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="CSV or Parquet; default: printed"
+    )
+    predict.add_argument("--proba", action="store_true", help="also the share of each class")
+    explain.add_argument(
+        "--row", type=int, default=0, help="of the table, the first is 0 (default: %(default)s)"
+    )
+    explain.add_argument("--cases", type=int, default=3, help="neighbours (default: %(default)s)")
+    explain.add_argument(
+        "--features", type=int, default=5, help="features listed (default: %(default)s)"
+    )
+    explain.add_argument("-o", "--out", type=Path, metavar="FILE", help="all of it, CSV or Parquet")
+    explain.add_argument("--picture", type=Path, metavar="FILE", help="PNG, SVG or PDF")
+    runs = {fit: _fit, predict: _predict, evaluate: _evaluate, explain: _explain}
+    for parser, run in runs.items():
+        parser.add_argument("table", type=Path, help="CSV or Parquet")
+        parser.add_argument("--quiet", action="store_true", help="do not show the progress")
+        parser.set_defaults(run=run)
+
+
+def _add_fit_options(fit: argparse.ArgumentParser) -> None:
     fit.add_argument("--target", required=True, metavar="COLUMN", help="the column of the labels")
     fit.add_argument("-o", "--out", type=Path, default=Path("model.skops"), metavar="FILE")
     fit.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="leave these out")
@@ -68,7 +98,9 @@ def _add_fit(commands: Any) -> None:
     )
     fit.add_argument("--regularization", type=float, help="default: selected by cross-validation")
     fit.add_argument("--bases", type=int, default=20, help="basis metrics (default: %(default)s)")
-    fit.add_argument("--neighbors", type=int, default=1, help="that vote (default: %(default)s)")
+    fit.add_argument(
+        "--neighbors", type=int, default=1, help="neighbours that vote (default: %(default)s)"
+    )
     fit.add_argument(
         "--tol",
         type=float,
@@ -79,7 +111,7 @@ def _add_fit(commands: Any) -> None:
         "--max-iter",
         type=int,
         default=1000,
-        help="iterations of each stage at the most (default: %(default)s)",
+        help="maximum number of iterations of each stage (default: %(default)s)",
     )
     fit.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     fit.add_argument("--seed", type=int, default=0)
@@ -89,65 +121,18 @@ def _add_fit(commands: Any) -> None:
         metavar="FILE",
         help="save the state of the fit there now and then; the same command goes on from it",
     )
-    _add_quiet(fit)
-    fit.set_defaults(run=_fit)
 
 
-def _add_predict(commands: Any) -> None:
-    predict = commands.add_parser(
-        "predict", help="classes of new rows", description="Predict with a saved model."
-    )
-    _add_model_and_table(predict)
-    predict.add_argument(
-        "-o", "--out", type=Path, metavar="FILE", help="CSV or Parquet; default: printed"
-    )
-    predict.add_argument("--proba", action="store_true", help="shares of the classes, too")
-    predict.set_defaults(run=_predict)
-
-
-def _add_evaluate(commands: Any) -> None:
-    evaluate = commands.add_parser(
-        "evaluate",
-        help="accuracy on labelled rows, against Euclidean neighbours",
-        description="Accuracy, every class, the confusion matrix, and Euclidean kNN beside.",
-    )
-    _add_model_and_table(evaluate)
-    evaluate.set_defaults(run=_evaluate)
-
-
-def _add_explain(commands: Any) -> None:
-    explain = commands.add_parser(
-        "explain",
-        help="the cases behind a prediction, and the features that made them near",
-        description="Split the local distance to the nearest training cases over the features.",
-    )
-    _add_model_and_table(explain)
-    explain.add_argument(
-        "--row", type=int, default=0, help="of the table, the first is 0 (default: %(default)s)"
-    )
-    explain.add_argument("--cases", type=int, default=3, help="neighbours (default: %(default)s)")
-    explain.add_argument("--features", type=int, default=5, help="listed (default: %(default)s)")
-    explain.add_argument("-o", "--out", type=Path, metavar="FILE", help="all of it, CSV or Parquet")
-    explain.add_argument("--picture", type=Path, metavar="FILE", help="PNG, SVG or PDF")
-    explain.set_defaults(run=_explain)
-
-
-def _add_model_and_table(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="a file of plml fit")
-    parser.add_argument("table", type=Path, help="CSV or Parquet")
-    _add_quiet(parser)
-
-
-def _add_quiet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quiet", action="store_true", help="do not show the progress")
-
-
-def _check_distinct(options: argparse.Namespace) -> None:
-    """Refuse an output that would replace an input, or another output."""
+def _check_paths(options: argparse.Namespace) -> None:
+    """Refuse an output that could not be written, or would replace an input or another output."""
     taken: dict[Path, str] = {}
     for name, what in _PATHS.items():
         path = getattr(options, name, None)
-        if path is None or not path.parent.is_dir() or (path.exists() and is_stream(path)):
+        if path is None:
+            continue
+        if name in _WRITTEN:
+            check_destination(path, f"--{name}", kept=name == "checkpoint")
+        if not path.parent.is_dir() or (path.exists() and is_stream(path)):
             continue
         path = path.resolve()
         if path in taken:
@@ -172,10 +157,7 @@ def _in_options() -> Iterator[None]:
 
 
 def _fit(options: argparse.Namespace) -> int:
-    check_destination(options.out, "--out")
-    if options.checkpoint is not None:
-        check_destination(options.checkpoint, "--checkpoint", kept=True)
-    _check_distinct(options)
+    _check_paths(options)
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {options.seed}")
     with work(not options.quiet):
@@ -220,9 +202,7 @@ def _print_fitted(model: tables.Model, n_rows: int, options: argparse.Namespace)
 
 
 def _predict(options: argparse.Namespace) -> int:
-    if options.out is not None:
-        check_destination(options.out, "--out")
-    _check_distinct(options)
+    _check_paths(options)
     with work(not options.quiet, passing=True):
         _plan_to({"predicting": 10, "shares": 10 * options.proba})
         model, table = _read(options)
@@ -247,11 +227,12 @@ def _evaluate(options: argparse.Namespace) -> int:
         rows = model.prepared(table, str(options.table))
         classifier = model.classifier
         euclidean = KNeighborsClassifier(classifier.n_neighbors, algorithm="brute")
-        euclidean.fit(classifier._fit_X, classifier.classes_[classifier._fit_codes])
+        cases, codes = classifier.training_cases()
+        euclidean.fit(cases, classifier.classes_[codes])
         predicted = _in_blocks("predicting", classifier.predict, rows)
-        beside = _in_blocks("Euclidean neighbours", euclidean.predict, rows.to_numpy())
+        unlearned = _in_blocks("Euclidean neighbours", euclidean.predict, rows.to_numpy())
     print(f"accuracy {np.mean(predicted == labels):.2%} of {len(labels)} rows")
-    print(f"Euclidean nearest neighbours {np.mean(beside == labels):.2%}\n")
+    print(f"Euclidean nearest neighbours {np.mean(unlearned == labels):.2%}\n")
     print(classification_report(labels, predicted, digits=3, zero_division=0))
     names = np.unique(np.concatenate([labels, predicted]))
     matrix = confusion_matrix(labels, predicted, labels=names)
@@ -264,10 +245,7 @@ def _explain(options: argparse.Namespace) -> int:
     for option in ("cases", "features"):
         if getattr(options, option) < 1:
             raise ValueError(f"--{option} must be at least 1, got {getattr(options, option)}")
-    for path, option in ((options.out, "--out"), (options.picture, "--picture")):
-        if path is not None:
-            check_destination(path, option)
-    _check_distinct(options)
+    _check_paths(options)
     with work(not options.quiet, passing=True):
         _plan_to({"explaining": 5})
         model, table = _read(options)

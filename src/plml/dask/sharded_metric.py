@@ -64,12 +64,8 @@ class ShardedMetric(BasisMetric):
         squared = np.concatenate([part.distances.squared for part in found])
         return squared, np.concatenate([part.rows for part in found])
 
-    def nearest(self, Q: np.ndarray, k: int) -> np.ndarray:
-        """As in ``BasisMetric``."""
-        return self.search(Q, k)[1]
-
-    def nearest_codes(self, Q: np.ndarray, k: int) -> np.ndarray:
-        """(q, k) classes of the nearest rows."""
+    def nearest_labels(self, Q: np.ndarray, k: int, labels: Any) -> np.ndarray:
+        """As in ``BasisMetric``; the labels are those in the shards."""
         found = self._at_once(Q, lambda block: self.delayed_nearest(block, k))
         return np.concatenate([codes for _, _, (codes,) in found])
 

@@ -1,23 +1,17 @@
 """The questions that a convex combination of basis metrics can answer."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import on_host
 from plml.estimators._fitted_state import of_one_fit
-from plml.estimators._neighbor_classifier import follow
+from plml.estimators._metric_queries import MetricQueries, follow
 from plml.inspection.explanation import Explanation
 from plml.stages.search import vote
 
-if TYPE_CHECKING:
-    from plml.estimators._neighbor_classifier import NeighborClassifier as Host
-else:
-    Host = object
 
-
-class BasisMetricQueries(Host):
+class BasisMetricQueries(MetricQueries):
     """Mixin for classifiers whose metric is a ``BasisMetric``."""
 
     basis_metrics_: np.ndarray
@@ -31,12 +25,9 @@ class BasisMetricQueries(Host):
         ----------
         X : (n_queries, n_features) array or data frame, or None for the training instances
         """
-        elsewhere = None if X is None else self._elsewhere(X)
-        if elsewhere is not None:
+        if (elsewhere := self._elsewhere(X)) is not None:
             return elsewhere.local_weights(X)
-        check_is_fitted(self)
-        with self._run().limits():
-            return follow(self._metric.weights(None if X is None else self._validate_queries(X)), X)
+        return follow(self._ask("weights", X), X)
 
     @of_one_fit
     def index_vectors(self) -> np.ndarray:
@@ -48,7 +39,6 @@ class BasisMetricQueries(Host):
         ``query_vectors`` row: d^2 = x^T M(x) x - <query, index>. Any inner-product index can serve
         it.
         """
-        check_is_fitted(self)
         with self._run().limits():
             return self._metric.index_vectors()
 
@@ -60,10 +50,7 @@ class BasisMetricQueries(Host):
         ----------
         X : (n_queries, n_features) array or data frame, or None for the training instances
         """
-        check_is_fitted(self)
-        queries = None if X is None else self._validate_queries(X)
-        with self._run().limits():
-            return follow(self._metric.query_vectors(queries), X)
+        return follow(self._ask("query_vectors", X), X)
 
     @of_one_fit
     def local_importance(self, X: Any = None) -> np.ndarray:
@@ -83,7 +70,6 @@ class BasisMetricQueries(Host):
     @of_one_fit
     def average_importance(self) -> np.ndarray:
         """``local_importance`` under the average metric of the training data, (n_features,)."""
-        check_is_fitted(self)
         return self._metric.importance(self.weights_.mean(axis=0, dtype=np.float64)[None])[0]
 
     @of_one_fit
@@ -112,7 +98,7 @@ class BasisMetricQueries(Host):
             codes = vote(self._fit_codes[voters], len(self.classes_)).argmax(axis=1)
         else:
             codes = on_host(self._shares(queries)).argmax(axis=1)
-        names = getattr(self, "feature_names_in_", None)
+        unnamed = [f"x{i}" for i in range(queries.shape[1])]
         return Explanation(
             predictions=self.classes_[codes],
             neighbors=neighbors,
@@ -125,9 +111,5 @@ class BasisMetricQueries(Host):
             global_importance=self.average_importance(),
             weights=weights,
             basis_metrics=self.basis_metrics_,
-            feature_names=(
-                np.array([f"x{i}" for i in range(queries.shape[1])], dtype=object)
-                if names is None
-                else names
-            ),
+            feature_names=np.asarray(getattr(self, "feature_names_in_", unnamed), dtype=object),
         )

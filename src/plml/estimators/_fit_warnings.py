@@ -82,6 +82,23 @@ def warn_of_gap(what: str, tol: float, max_iter: int, X: Any, gap: float) -> Non
         warnings.warn(warning, stacklevel=2)
 
 
+def open_gap(
+    model: Any, what: str, gap: float, tol_name: str = "tol", reason: str = ""
+) -> Iterator[Warning]:
+    """A warning where a solver of a fitted model stopped at a larger gap than asked for."""
+    tol = getattr(model, tol_name)
+    if gap > tol:
+        yield GapWarning(
+            what,
+            gap,
+            tol=tol,
+            max_iter=model.max_iter,
+            tol_name=tol_name,
+            cures=cures_of(model.training_cases()[0]),
+            reason=reason,
+        )
+
+
 def fewer_anchors(
     asked: int, found: int, n_samples: int, parameter: str = "n_bases"
 ) -> Iterator[Warning]:

@@ -1,4 +1,4 @@
-"""What a fit sets, as one thing that changes in one step.
+"""The state of a fitted estimator, replaced as a whole.
 
 An estimator may be asked by some threads while another one fits it again. Its attributes live in a
 dictionary; a fit fills a new one and puts it in the place of the old one when it is done, and
@@ -10,9 +10,15 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
+from sklearn.utils.validation import check_is_fitted
+
 from plml.estimators._callbacks import CONTEXT
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+#: Made from the other attributes when it is first needed, and again wherever a model goes.
+MADE_METRIC = "_made_metric"
 
 
 @contextmanager
@@ -22,7 +28,7 @@ def refitted(estimator: Any) -> Iterator[Any]:
     A fit that ends early, by an error or by Ctrl-C, leaves the estimator as it was.
     """
     before = vars(estimator)
-    old = {"_fitted_names", *estimator._not_pickled, *estimator._fitted_names}
+    old = {"_fitted_names", MADE_METRIC, *before.get("_fitted_names", ())}
     model = _with_state(estimator, {k: v for k, v in before.items() if k not in old})
     given = set(vars(model))
     try:
@@ -41,11 +47,13 @@ def refitted(estimator: Any) -> Iterator[Any]:
 
 
 def of_one_fit(method: Method) -> Method:
-    """A method that sees the state of one fit, whatever happens to the estimator meanwhile."""
+    """A method of a fitted estimator that sees one fit, even while another one goes on."""
 
     @wraps(method)
     def ask(self: Any, *arguments: Any, **options: Any) -> Any:
-        return method(_with_state(self, vars(self)), *arguments, **options)
+        fit = _with_state(self, vars(self))
+        check_is_fitted(fit)
+        return method(fit, *arguments, **options)
 
     return ask  # type: ignore[return-value]
 

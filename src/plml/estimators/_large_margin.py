@@ -3,24 +3,24 @@
 import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from plml.backend.arrays import Array, is_collection, on_host
 from plml.estimators._basis_queries import BasisMetricQueries
 from plml.estimators._callbacks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
 from plml.estimators._fit_warnings import (
-    GapWarning,
     classes_of_one,
-    cures_of,
     fewer_anchors,
     flat_rows,
+    open_gap,
     zero_metric,
 )
 from plml.estimators._neighbor_classifier import NeighborClassifier
+from plml.estimators._parameters import COUNT, NOT_NEGATIVE, POSITIVE, parameter
 from plml.estimators._recipe import Recipe, RuleMaker
 from plml.io.checkpoints import Checkpoint
 from plml.metric.basis_metric import BasisMetric
@@ -33,35 +33,21 @@ from plml.stages.triplets import check_targets
 from plml.validation import refuse_keywords
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborClassifier):
     """Basis metrics over whatever weighting a subclass chooses."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **NeighborClassifier._parameter_constraints,
-        "regularization": [Interval(Real, 0, None, closed="neither")],
-        "pull": [Interval(Real, 0, None, closed="left")],
-        "n_targets": [Interval(Integral, 1, None, closed="left")],
-        "n_impostors": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "solver": [StrOptions({"auto", "fista"})],
-        "neighbor_search": [StrOptions({"auto", "exact", "approximate"})],
-        "search_backend": [StrOptions({"exact", "approximate"})],
-        "device": [str],
-        "n_jobs": [Integral, None],
-        "working_memory": [Interval(Real, 0, None, closed="neither"), None],
-        "verbose": ["verbose"],
-    }
-
-    regularization: float
-    pull: float
-    n_targets: int
-    n_impostors: int
-    tol: float
-    max_iter: int
-    solver: str
-    neighbor_search: str
-    search_backend: str
+    pull: float = parameter(1.0, NOT_NEGATIVE)
+    n_targets: int = parameter(3, COUNT)
+    n_impostors: int = parameter(3, COUNT)
+    tol: float = parameter(1e-3, POSITIVE)
+    max_iter: int = parameter(1000, COUNT)
+    solver: str = parameter("auto", StrOptions({"auto", "fista"}))
+    neighbor_search: str = parameter("auto", StrOptions({"auto", "exact", "approximate"}))
+    search_backend: str = parameter("exact", StrOptions({"exact", "approximate"}))
+    device: str = parameter("cpu", str)
+    working_memory: float | None = parameter(None, POSITIVE, None)
+    verbose: int = parameter(0, "verbose")
 
     @with_callbacks
     def fit(
@@ -101,7 +87,8 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         """How the weights of new points come about, by the parameters."""
 
     def _chosen_regularization(self) -> float:
-        return self.regularization
+        """The parameter, which ``PLMLCV`` does not have."""
+        return vars(self)["regularization"]
 
     def _recipe(self) -> Recipe:
         """What the parameters mean to the pipeline."""
@@ -174,22 +161,14 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
             asked = self._weighting().n_bases
             yield from fewer_anchors(asked, len(self.anchors_), len(self.weights_))
         if hasattr(self, "weights_gap_"):
-            stopped = "weights" in self._cut
-            yield from self._gap_warning("stage 1 (weights)", self.weights_gap_, stopped)
+            yield from self._open_gap("stage 1 (weights)", self.weights_gap_, "weights")
         yield from classes_of_one(self._class_sizes, self.classes_)
-        yield from self._gap_warning("stage 2 (metrics)", self.dual_gap_, "metrics" in self._cut)
+        yield from self._open_gap("stage 2 (metrics)", self.dual_gap_, "metrics")
         if self.dual_gap_ <= self.tol:
             yield from zero_metric(self.basis_metrics_)
             if self.basis_metrics_.any() and isinstance(self.weights_, np.ndarray):
                 yield from flat_rows(self.weights_, self.basis_metrics_)
 
-    def _gap_warning(self, stage: str, gap: float, cut: bool = False) -> Iterator[Warning]:
-        if gap > self.tol:
-            yield GapWarning(
-                stage,
-                gap,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                cures=cures_of(self._fit_X),
-                reason="a callback stopped it" if cut else "",
-            )
+    def _open_gap(self, what: str, gap: float, stage: str) -> Iterator[Warning]:
+        reason = "a callback stopped it" if stage in self._cut else ""
+        return open_gap(self, what, gap, reason=reason)

@@ -2,8 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -14,10 +15,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.backend.arrays import Array, like, on_host
 from plml.baselines.energy import energies
-from plml.baselines.lmnn_problem import Lmnn, LmnnData, find_violations
+from plml.baselines.lmnn_problem import LmnnData, LmnnSolution, find_violations
 from plml.baselines.lmnn_solvers import learn_lmnn
-from plml.estimators._fit_warnings import GapWarning, classes_of_one, cures_of, zero_metric
+from plml.estimators._fit_warnings import classes_of_one, open_gap, zero_metric
 from plml.estimators._neighbor_classifier import NeighborClassifier
+from plml.estimators._parameters import COUNT, POSITIVE, parameter
 from plml.ops.span import inside, inward
 from plml.solvers.problem import Monitor, history_arrays
 from plml.stages.neighbors import ExactNeighbors
@@ -26,42 +28,26 @@ from plml.stages.search import TrainingMetricIndex
 from plml.stages.triplets import check_targets
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LargeMarginNeighbors(NeighborClassifier):
     """LMNN for any grouping of the training points into metrics.
 
     A subclass says in ``_group`` which metric each training point carries.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **NeighborClassifier._parameter_constraints,
-        "n_targets": [Interval(Integral, 1, None, closed="left")],
-        "push": [Interval(Real, 0, 1, closed="neither")],
-        "solver": [StrOptions({"auto", "convex", "factored"})],
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "decision": [StrOptions({"neighbors", "energy"})],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither"), None],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "device": [str],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
-
-    basis_metrics_: np.ndarray
-    validation_error_: float
-    dual_gap_: float
-    converged_: bool
-    n_targets: int
-    push: float
-    solver: str
-    n_components: int | None
-    decision: str
-    validation_fraction: float | None
-    tol: float
-    max_iter: int
-    random_state: Any
-    n_metrics: int | None = None  # of LMNNMM
+    n_targets: int = parameter(3, COUNT)
+    push: float = parameter(0.5, Interval(Real, 0, 1, closed="neither"))
+    solver: str = parameter("auto", StrOptions({"auto", "convex", "factored"}))
+    n_components: int | None = parameter(None, COUNT, None)
+    decision: str = parameter("neighbors", StrOptions({"neighbors", "energy"}))
+    validation_fraction: float | None = parameter(
+        None, Interval(Real, 0, 1, closed="neither"), None
+    )
+    tol: float = parameter(1e-2, POSITIVE)
+    max_iter: int = parameter(2000, COUNT)
+    device: str = parameter("cpu", str)
+    random_state: int | np.random.RandomState | None = parameter(None, "random_state")
+    verbose: int = parameter(0, "verbose")
 
     @abstractmethod
     def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -100,7 +86,7 @@ class LargeMarginNeighbors(NeighborClassifier):
         """About the mean and in units of the standard deviation, whatever those of the data are."""
         return (X - like(self._center, X)) / like(np.asarray(self._unit), X, X.dtype)
 
-    def _stop_early(self, X: Array, y: np.ndarray, run: Run) -> Lmnn:
+    def _stop_early(self, X: Array, y: np.ndarray, run: Run) -> LmnnSolution:
         """Learn on a part and keep the metrics with the fewest errors on the rest."""
         train, held_out = self._hold_out(y)
         in_units = self._in_units(on_host(X))
@@ -139,7 +125,7 @@ class LargeMarginNeighbors(NeighborClassifier):
             ) from error
         return train, held_out
 
-    def _solve(self, data: LmnnData, observe: Any, run: Run) -> Lmnn:
+    def _solve(self, data: LmnnData, observe: Any, run: Run) -> LmnnSolution:
         with run.solver("LMNN", self.tol, self.max_iter) as callback:
             return learn_lmnn(
                 data,
@@ -155,20 +141,12 @@ class LargeMarginNeighbors(NeighborClassifier):
         yield from classes_of_one(self._class_sizes, self.classes_)
         yield from zero_metric(self.basis_metrics_)
         name = type(self).__name__
-        if self.converged_:
-            return
-        if np.isnan(self.dual_gap_):
+        if not np.isnan(self.dual_gap_):
+            yield from open_gap(self, name, self.dual_gap_)
+        elif not self.converged_:
             yield ConvergenceWarning(
                 f"{name} stopped at max_iter={self.max_iter} before its objective settled; raise "
                 "max_iter or tol"
-            )
-        else:
-            yield GapWarning(
-                name,
-                self.dual_gap_,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                cures=cures_of(self._fit_X),
             )
 
     def _shares(self, X: Array) -> Array:
@@ -176,7 +154,7 @@ class LargeMarginNeighbors(NeighborClassifier):
         if self.decision == "neighbors":
             return super()._shares(X)
         M = inward(self.basis_metrics_.astype(np.float64), self._span) * self._unit**2
-        if len(M) not in (1, len(self.classes_)) or self.n_metrics is not None:
+        if len(M) not in (1, len(self.classes_)) or getattr(self, "n_metrics", None) is not None:
             raise ValueError('decision="energy" needs one metric per class: leave n_metrics=None')
         with self._run().limits():
             rows, queries = inside(self._fit_X, self._span), inside(on_host(X), self._span)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 #: (rows, k) -> squared distances and indices, (r, k) both, nearest first
-Search = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+Search = Callable[[np.ndarray, int], tuple[np.ndarray, ...]]
 
 _FIRST_LOOK = 16
 #: Relative; a distance that was returned once is within the radius of the same size.

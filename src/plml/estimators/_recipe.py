@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from plml.backend.arrays import Array, like, on_host
+from plml.backend.arrays import Array
 from plml.metric.basis_metric import BasisMetric
 from plml.metric.weight_rules import WeightRule
 from plml.ops.span import Span, inside
 from plml.stages.one_machine import OneMachine
 from plml.stages.pipeline import Settings, Weighting
-from plml.stages.search import vote
 
 #: (anchors in the coordinates of the search, scales of the training rows, the training rows)
 RuleMaker = Callable[[Any, Any, np.ndarray], WeightRule]
@@ -61,9 +60,3 @@ class Recipe:
             device=self.device,
             approximate=self.approximate,
         )
-
-
-def predicted_codes(metric: Any, y: np.ndarray, Q: Array, k: int, n_classes: int) -> np.ndarray:
-    """The class of each query by the vote of its k nearest; ties to the first class."""
-    nearest = metric.nearest(Q, k)
-    return on_host(vote(like(y, nearest)[nearest], n_classes)).argmax(axis=1)

@@ -7,15 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.stats import rankdata
 
 from plml.backend.arrays import Array, is_tensor, like, on_host
 from plml.backend.processes import end_with
 from plml.estimators._folds import Split, checked_splits
-from plml.estimators._recipe import Recipe, predicted_codes
+from plml.estimators._recipe import Recipe
 from plml.solvers.problem import Checkpointer
 from plml.stages.costs import SELECTION_ITERATIONS, metrics_cost, search_cost
 from plml.stages.pipeline import METRICS, costs, learn_metrics_of, preparation_costs, with_triplets
 from plml.stages.run import Run
+from plml.stages.search import vote
+from plml.stages.triplets import check_targets
 
 #: The paper's grid for alpha_1.
 REGULARIZATIONS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -31,37 +34,26 @@ class Selection(NamedTuple):
     results: dict[str, Any]
 
 
-def select_regularization(
-    recipe: Recipe,
-    X: Array,
-    y: np.ndarray,
-    regularizations: Sequence[float],
-    *,
-    n_neighbors: int,
-    classes: np.ndarray,
-    cv: Any,
-    tol: float,
-    run: Run,
-) -> Selection:
+def select_regularization(model: Any, X: Array, y: np.ndarray, how: Any, run: Run) -> Selection:
     """The value with the best accuracy over the folds; the larger of equals.
 
     Parameters
     ----------
-    recipe : its ``regularization`` is not looked at
-    X, y : validated instances and class codes
-    regularizations : positive numbers in any order
-    n_neighbors : that vote
-    classes : names of the classes, for messages
-    cv : scikit-learn's meaning
-    tol : relative gap within the folds
-    run : Run; its threads are shared by the folds
+    model : a ``LargeMarginClassifier`` that knows its classes
+    X, y : rows in their span and class codes
+    how : has ``regularizations``, positive numbers in any order, ``cv`` in scikit-learn's meaning,
+        and ``selection_tol``, the relative gap within the folds
+    run : its threads are shared by the folds
     """
-    values = _largest_first(regularizations)
+    check_targets(y)
+    values = _largest_first(how.regularizations)
+    k, classes = model.n_neighbors, model.classes_
     splits = _same_splits(
-        run.checkpoint, lambda: checked_splits(cv, X, y, classes, "regularization", n_neighbors)
+        run.checkpoint, lambda: checked_splits(how.cv, X, y, classes, "regularization", k)
     )
+    recipe = model._recipe()
     folds = [
-        _Fold(recipe, values, tol, n_neighbors, len(classes), *_numbers(split, len(y)))
+        _Fold(recipe, values, how.selection_tol, k, len(classes), *_numbers(split, len(y)))
         for split in splits
     ]
     results = _as_results(values, _scores(folds, X, y, run))
@@ -121,9 +113,9 @@ class _Fold(NamedTuple):
                         anchors,
                         weights.scales,
                     )
-                    found = predicted_codes(
-                        metric, y_train, X[like(self.test, X)], self.n_neighbors, self.n_classes
-                    )
+                    queries = X[like(self.test, X)]
+                    codes = metric.nearest_labels(queries, self.n_neighbors, y_train)
+                    found = on_host(vote(codes, self.n_classes)).argmax(axis=1)
             scores.append(np.mean(found == y[self.test]))
             gaps.append(metrics.gap)
         return np.array(scores), np.array(gaps)
@@ -182,8 +174,7 @@ def _as_results(values: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]) 
     scores = np.array([scores for scores, _ in folds])
     results["mean_test_score"] = scores.mean(axis=0)
     results["std_test_score"] = scores.std(axis=0)
-    ascending = -results["mean_test_score"]
-    results["rank_test_score"] = 1 + np.array([(ascending < score).sum() for score in ascending])
+    results["rank_test_score"] = rankdata(-results["mean_test_score"], "min").astype(int)
     return results
 
 

@@ -3,15 +3,14 @@
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
-from plml.backend.arrays import Array, is_collection
+from plml.backend.arrays import is_collection
 from plml.estimators._callbacks import FRAMES, begin_fit, end_fit, with_callbacks
 from plml.estimators._fitted_state import refitted
-from plml.estimators._smooth_weights import smooth_weighting
 
 if TYPE_CHECKING:
     from plml.dask.fitting import ShardedFit
     from plml.dask.training_shards import TrainingShards
-    from plml.estimators._large_margin import LargeMarginClassifier as Host
+    from plml.estimators._smooth_weights import SmoothClassifier as Host
 else:
     Host = object
 
@@ -63,7 +62,7 @@ class ShardedTraining(Host):
                     f"{name}={getattr(self, name)!r} is for one machine; on a Dask cluster use "
                     f"{name}={only!r}"
                 )
-        weighting = smooth_weighting(self)
+        weighting = self._weighting()
         with refitted(self) as model:
             begin_fit(model, 1 + weighting.n_solvers)
             fitted = fit_on_cluster(
@@ -103,11 +102,6 @@ class ShardedTraining(Host):
 
         rule = self._rule_maker()(self.anchors_, self._scales, self._fit_X)
         return ShardedMetric(self._training, self.weights_, self.basis_metrics_, rule)
-
-    def _nearest_codes(self, X: Array, k: int) -> Array:
-        if "_training" not in vars(self):
-            return super()._nearest_codes(X, k)
-        return self._metric.nearest_codes(X, k)
 
     def _elsewhere(self, X: Any) -> Any:
         if "_training" not in vars(self) or not is_collection(X):

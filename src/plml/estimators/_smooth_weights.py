@@ -1,44 +1,48 @@
-"""Smooth local weights, as ``PLML`` and ``PLMLCV`` understand their parameters."""
+"""Smooth local weights: the parameters of stage 1 and of the weights of new points."""
 
+from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from plml.estimators._fit_warnings import warn_of_gap
+from plml.estimators._large_margin import LargeMarginClassifier
+from plml.estimators._parameters import COUNT, NOT_NEGATIVE, parameter
 from plml.estimators._recipe import RuleMaker
 from plml.metric.weight_rules import NearestRow, NewPoint, WeightRule
 from plml.stages.pipeline import SmoothWeighting
 
-#: Of the parameters that both have.
-CONSTRAINTS: dict[str, list[Any]] = {
-    "n_bases": [Interval(Integral, 1, None, closed="left")],
-    "locality": [Interval(Real, 0, None, closed="left")],
-    "smoothness": [Interval(Real, 0, None, closed="left")],
-    "n_graph_neighbors": [Interval(Integral, 1, None, closed="left")],
-    "query_weights": [StrOptions({"nearest", "optimize"})],
-    "random_state": ["random_state"],
-}
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class SmoothClassifier(LargeMarginClassifier):
+    """What ``PLML`` and ``PLMLCV`` share: a metric that varies smoothly over the data."""
 
-def smooth_weighting(model: Any) -> SmoothWeighting:
-    """Stage 1 by the parameters of an estimator."""
-    return SmoothWeighting(
-        model.n_bases,
-        model.locality,
-        model.smoothness,
-        model.n_graph_neighbors,
-        model.random_state,
-    )
+    n_bases: int = parameter(20, COUNT)
+    locality: float = parameter(1.0, NOT_NEGATIVE)
+    smoothness: float = parameter(100.0, NOT_NEGATIVE)
+    n_graph_neighbors: int = parameter(6, COUNT)
+    query_weights: str = parameter("nearest", StrOptions({"nearest", "optimize"}))
+    random_state: int | np.random.RandomState | None = parameter(None, "random_state")
 
+    def _weighting(self) -> SmoothWeighting:
+        return SmoothWeighting(
+            self.n_bases,
+            self.locality,
+            self.smoothness,
+            self.n_graph_neighbors,
+            self.random_state,
+        )
 
-def smooth_rule_maker(model: Any) -> RuleMaker:
-    """The weights of new points by the parameters of an estimator."""
-    if model.query_weights == "nearest":
-        return _nearest_row
-    return partial(_new_point, smooth_weighting(model), model.tol, model.max_iter)
+    def _rule_maker(self) -> RuleMaker:
+        if self.query_weights == "nearest":
+            return _nearest_row
+        return partial(_new_point, self._weighting(), self.tol, self.max_iter)
+
+    def _metric_parameters(self) -> tuple[Any, ...]:
+        rule = self._weighting(), self.query_weights, self.tol, self.max_iter
+        return *super()._metric_parameters(), *rule
 
 
 def _nearest_row(anchors: Any, scales: Any, X: np.ndarray) -> WeightRule:

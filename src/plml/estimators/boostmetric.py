@@ -1,33 +1,31 @@
 """BoostMetric: a metric learned by boosting rank-one matrices."""
 
 from collections.abc import Iterator
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from plml.backend.arrays import Array
 from plml.baselines.boosting import learn_boosted_metric
-from plml.estimators._basis_queries import BasisMetricQueries
 from plml.estimators._fit_warnings import classes_of_one, zero_metric
 from plml.estimators._linear_map import LinearMap
 from plml.estimators._neighbor_classifier import NeighborClassifier
-from plml.metric.basis_metric import BasisMetric
-from plml.metric.weight_rules import SingleMetric
+from plml.estimators._parameters import COUNT, POSITIVE, parameter
 from plml.solvers.problem import Monitor, history_arrays
 from plml.stages.neighbors import ExactNeighbors
 from plml.stages.run import Run
 from plml.stages.triplets import check_targets, neighbor_triplets
 
 
-class BoostMetric(LinearMap, BasisMetricQueries, NeighborClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class BoostMetric(LinearMap, NeighborClassifier):
     """Nearest-neighbour classification under one metric with an exponential loss,
 
         min_{M >= 0} log sum_ijk exp(-(d^2(x_i, x_k) - d^2(x_i, x_j))) + trace_weight tr(M),
 
     over same-class neighbours j and other-class neighbours k of every instance i. M is a
-    non-negative combination of trace-one, rank-one matrices, one added a round: the leading
+    non-negative combination of trace-one, rank-one matrices, one added per round: the leading
     eigenvector of the weighted sum of the triplets' matrices.
 
     Parameters
@@ -46,7 +44,7 @@ class BoostMetric(LinearMap, BasisMetricQueries, NeighborClassifier):
     tol : float
         Stop when the best weak learner beats ``trace_weight`` by no more than this share of it.
     max_iter : int
-        Rounds at the most.
+        Maximum number of rounds.
     device : {"cpu"}
         Where the work is done.
     n_jobs : int or None
@@ -90,43 +88,14 @@ class BoostMetric(LinearMap, BasisMetricQueries, NeighborClassifier):
     1.0
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **NeighborClassifier._parameter_constraints,
-        "trace_weight": [Interval(Real, 0, None, closed="neither")],
-        "update": [StrOptions({"totally-corrective", "stage-wise"})],
-        "n_targets": [Interval(Integral, 1, None, closed="left")],
-        "n_impostors": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "device": [StrOptions({"cpu"})],
-        "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
-    }
-
-    def __init__(
-        self,
-        *,
-        trace_weight: float = 1e-7,
-        update: str = "stage-wise",
-        n_targets: int = 10,
-        n_impostors: int = 10,
-        n_neighbors: int = 1,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        device: str = "cpu",
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.trace_weight = trace_weight
-        self.update = update
-        self.n_targets = n_targets
-        self.n_impostors = n_impostors
-        self.n_neighbors = n_neighbors
-        self.tol = tol
-        self.max_iter = max_iter
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    trace_weight: float = parameter(1e-7, POSITIVE)
+    update: str = parameter("stage-wise", StrOptions({"totally-corrective", "stage-wise"}))
+    n_targets: int = parameter(10, COUNT)
+    n_impostors: int = parameter(10, COUNT)
+    tol: float = parameter(1e-3, POSITIVE)
+    max_iter: int = parameter(100, COUNT)
+    device: str = parameter("cpu", StrOptions({"cpu"}))
+    verbose: int = parameter(0, "verbose")
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         check_targets(y)
@@ -145,20 +114,12 @@ class BoostMetric(LinearMap, BasisMetricQueries, NeighborClassifier):
                 max_iter=self.max_iter,
                 monitor=Monitor(self.tol, callback),
             )
-        self.basis_metrics_ = self._outward(learned.M[None] / unit**2)
-        self.weights_ = np.ones((len(X), 1), dtype=X.dtype)
+        self._set_metric(learned.M[None] / unit**2)
         self.objective_ = learned.objective
         self.excess_ = learned.excess
         self.converged_ = bool(learned.excess <= self.tol)
         self.n_iter_ = max(learned.n_iter, 1)
         self.history_ = {"metrics": history_arrays(learned.history)}
-        self._set_components()
-        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
-
-    def _make_metric(self) -> BasisMetric:
-        return BasisMetric(
-            self._fit_X, self.weights_, self.basis_metrics_, SingleMetric(), span=self._span
-        )
 
     def _fit_warnings(self) -> Iterator[Warning]:
         yield from classes_of_one(self._class_sizes, self.classes_)

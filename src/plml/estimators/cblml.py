@@ -1,17 +1,18 @@
 """Cluster-Based Local Metric Learning: PLML without weight learning."""
 
-from numbers import Integral
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from plml.estimators._large_margin import LargeMarginClassifier
+from plml.estimators._parameters import COUNT, POSITIVE, parameter
 from plml.estimators._recipe import RuleMaker
 from plml.metric.weight_rules import NearestCenter
 from plml.stages.pipeline import ClusterWeighting
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CBLML(LargeMarginClassifier):
     """Nearest-neighbour classification under one metric M_b >= 0 per k-means cluster,
 
@@ -63,48 +64,9 @@ class CBLML(LargeMarginClassifier):
     1.0
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LargeMarginClassifier._parameter_constraints,
-        "n_bases": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-    }
-
-    def __init__(
-        self,
-        *,
-        n_bases: int = 20,
-        regularization: float = 1.0,
-        pull: float = 1.0,
-        n_targets: int = 3,
-        n_impostors: int = 3,
-        n_neighbors: int = 1,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        solver: str = "auto",
-        neighbor_search: str = "auto",
-        search_backend: str = "exact",
-        device: str = "cpu",
-        n_jobs: int | None = None,
-        working_memory: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bases = n_bases
-        self.regularization = regularization
-        self.pull = pull
-        self.n_targets = n_targets
-        self.n_impostors = n_impostors
-        self.n_neighbors = n_neighbors
-        self.tol = tol
-        self.max_iter = max_iter
-        self.solver = solver
-        self.neighbor_search = neighbor_search
-        self.search_backend = search_backend
-        self.device = device
-        self.n_jobs = n_jobs
-        self.working_memory = working_memory
-        self.random_state = random_state
-        self.verbose = verbose
+    n_bases: int = parameter(20, COUNT)
+    regularization: float = parameter(1.0, POSITIVE)
+    random_state: int | np.random.RandomState | None = parameter(None, "random_state")
 
     def _weighting(self) -> ClusterWeighting:
         return ClusterWeighting(self.n_bases, self.random_state)

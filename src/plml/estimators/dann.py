@@ -1,7 +1,7 @@
 """Discriminant Adaptive Nearest Neighbour classification."""
 
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
@@ -9,12 +9,14 @@ from sklearn.utils._param_validation import Interval
 from plml.backend.arrays import Array
 from plml.baselines.discriminant import discriminant_metrics
 from plml.estimators._neighbor_classifier import NeighborClassifier
+from plml.estimators._parameters import COUNT, POSITIVE, parameter
 from plml.metric.query_metric import QueryMetric
 from plml.ops.span import inside
 from plml.stages.run import Run
 from plml.stages.search import OwnMetricIndex
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DANN(NeighborClassifier):
     """Nearest-neighbour classification under the local discriminant metric around each query,
 
@@ -31,7 +33,7 @@ class DANN(NeighborClassifier):
     epsilon : float
         Rounds the neighbourhood, so that it does not extend infinitely along the boundary.
     n_iterations : int
-        How often the metric is computed anew.
+        How many times the metric is computed.
     n_neighbors : int
         Neighbours that vote.
     n_jobs : int or None
@@ -58,33 +60,13 @@ class DANN(NeighborClassifier):
     1.0
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **NeighborClassifier._parameter_constraints,
-        "n_local": [Interval(Integral, 2, None, closed="left"), None],
-        "epsilon": [Interval(Real, 0, None, closed="neither")],
-        "n_iterations": [Interval(Integral, 1, None, closed="left")],
-        "n_jobs": [Integral, None],
-    }
-
-    def __init__(
-        self,
-        *,
-        n_local: int | None = None,
-        epsilon: float = 1.0,
-        n_iterations: int = 1,
-        n_neighbors: int = 1,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_local = n_local
-        self.epsilon = epsilon
-        self.n_iterations = n_iterations
-        self.n_neighbors = n_neighbors
-        self.n_jobs = n_jobs
+    n_local: int | None = parameter(None, Interval(Integral, 2, None, closed="left"), None)
+    epsilon: float = parameter(1.0, POSITIVE)
+    n_iterations: int = parameter(1, COUNT)
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         asked = max(len(X) // 5, 50) if self.n_local is None else self.n_local
         self.n_local_ = min(asked, len(X) - 1)
-        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
 
     def _make_metric(self) -> QueryMetric:
         index = OwnMetricIndex(inside(self._fit_X, self._span))

@@ -1,7 +1,8 @@
 """Generative Local Metric Learning."""
 
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -17,6 +18,7 @@ from plml.baselines.generative import (
 )
 from plml.estimators._folds import checked_splits
 from plml.estimators._neighbor_classifier import NeighborClassifier
+from plml.estimators._parameters import COUNT, parameter
 from plml.metric.query_metric import QueryMetric
 from plml.ops.span import inside, inward, outward
 from plml.stages.run import Run
@@ -26,6 +28,7 @@ from plml.stages.search import OwnMetricIndex
 METRIC_SHRINKAGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GLML(NeighborClassifier):
     """Nearest-neighbour classification under local metrics from Gaussian models of the classes.
 
@@ -51,7 +54,7 @@ class GLML(NeighborClassifier):
     cv : int, splitter or iterable
         Folds of that selection, in scikit-learn's meaning.
     max_selection_samples : int
-        Held-out rows at the most that the selection classifies, over all folds.
+        The most held-out rows that the selection classifies, over all folds.
     n_neighbors : int
         Neighbours that vote.
     n_jobs : int or None
@@ -86,34 +89,13 @@ class GLML(NeighborClassifier):
     1.0
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **NeighborClassifier._parameter_constraints,
-        "shrinkage": [Interval(Real, 0, 1, closed="right")],
-        "metric_shrinkage": [Interval(Real, 0, 1, closed="both"), StrOptions({"cv"})],
-        "cv": ["cv_object"],
-        "max_selection_samples": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-    }
-
-    def __init__(
-        self,
-        *,
-        shrinkage: float = 0.5,
-        metric_shrinkage: float | str = "cv",
-        cv: Any = 2,
-        max_selection_samples: int = 1000,
-        n_neighbors: int = 1,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.shrinkage = shrinkage
-        self.metric_shrinkage = metric_shrinkage
-        self.cv = cv
-        self.max_selection_samples = max_selection_samples
-        self.n_neighbors = n_neighbors
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    shrinkage: float = parameter(0.5, Interval(Real, 0, 1, closed="right"))
+    metric_shrinkage: float | str = parameter(
+        "cv", Interval(Real, 0, 1, closed="both"), StrOptions({"cv"})
+    )
+    cv: Any = parameter(2, "cv_object")
+    max_selection_samples: int = parameter(1000, COUNT)
+    random_state: int | np.random.RandomState | None = parameter(None, "random_state")
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         means, precisions, self._log_constants = fit_gaussians(
@@ -131,7 +113,6 @@ class GLML(NeighborClassifier):
             }
         else:
             self.metric_shrinkage_ = float(self.metric_shrinkage)
-        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
 
     def _cross_validate(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Accuracy of every value on held-out rows, all of them or a random part."""

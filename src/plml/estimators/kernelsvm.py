@@ -1,8 +1,9 @@
 """Multi-class SVM whose kernel and C are selected by inner cross-validation."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -10,7 +11,6 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.threads import limit_threads
 from plml.baselines.kernel_machines import (
@@ -23,6 +23,7 @@ from plml.baselines.kernel_machines import (
 )
 from plml.estimators._fitted_state import of_one_fit, refitted
 from plml.estimators._folds import checked_splits
+from plml.estimators._parameters import Parameters, parameter
 from plml.ops.topk import row_blocks
 from plml.validation import query_data, refuse_keywords, training_data
 
@@ -36,7 +37,8 @@ KERNELS: dict[str, dict[str, Any]] = {
 }
 
 
-class KernelSVM(ClassifierMixin, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
     """One-against-all support vector machine,
 
         min_{f_c, xi >= 0} ||f_c||^2 / 2 + C sum_i xi_i,   z_i (f_c(x_i) + b_c) >= 1 - xi_i,
@@ -54,11 +56,11 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
     cv : int, splitter or iterable
         scikit-learn's meaning; an integer is the number of stratified folds.
     max_selection_samples : int or None
-        Select on a random stratified subsample of at most so many rows; None takes all of them.
+        Select on a random stratified subsample of at most this many rows; None takes all of them.
     max_iter : int
-        Iterations of one binary machine at the most; -1 sets no limit.
+        Maximum number of iterations of one binary machine; -1 sets no limit.
     n_jobs : int or None
-        Machines trained at the same time.
+        Machines trained in parallel.
     random_state : int, RandomState or None
         Seeds the subsample.
 
@@ -92,38 +94,15 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
     True
     """
 
-    #: As in ``NeighborClassifier``.
-    _not_pickled: ClassVar[tuple[str, ...]] = ()
-    _fitted_names: tuple[str, ...] = ()
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "kernels": ["array-like"],
-        "Cs": ["array-like"],
-        "cv": ["cv_object"],
-        "max_selection_samples": [Interval(Integral, 10, None, closed="left"), None],
-        "max_iter": [Interval(Integral, -1, None, closed="left")],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-    }
-
-    def __init__(
-        self,
-        *,
-        kernels: Sequence[str] = tuple(KERNELS),
-        Cs: Sequence[float] = (0.1, 1.0, 10.0, 100.0),
-        cv: Any = 2,
-        max_selection_samples: int | None = None,
-        max_iter: int = 1_000_000,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernels = kernels
-        self.Cs = Cs
-        self.cv = cv
-        self.max_selection_samples = max_selection_samples
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    kernels: Sequence[str] = parameter(tuple(KERNELS), "array-like")
+    Cs: Sequence[float] = parameter((0.1, 1.0, 10.0, 100.0), "array-like")
+    cv: Any = parameter(2, "cv_object")
+    max_selection_samples: int | None = parameter(
+        None, Interval(Integral, 10, None, closed="left"), None
+    )
+    max_iter: int = parameter(1_000_000, Interval(Integral, -1, None, closed="left"))
+    n_jobs: int | None = parameter(None, Integral, None)
+    random_state: int | np.random.RandomState | None = parameter(None, "random_state")
 
     def fit(self, X: Any, y: Any = None, **unknown: Any) -> Self:
         """Select the kernel and C, then train on all data.
@@ -141,11 +120,11 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any) -> None:
         X, self.classes_, codes = training_data(self, X, y)
-        candidates = self._candidates()
+        kernels, Cs = self._grid()
         self.width_ = mean_pairwise_distance(X)
         self.scale_ = float(np.sqrt(np.mean(np.einsum("nd,nd->n", X, X, dtype=np.float64)))) or 1.0
         X = X / self.scale_
-        self._select(X, codes, candidates)
+        self._select(X, codes, kernels, Cs)
         kernel = KernelOver(X, self._kernel_parameters(self.best_params_["kernel"]))
         machines = train_machines(
             kernel,
@@ -168,7 +147,6 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         ----------
         X : (n_queries, n_features) array or data frame
         """
-        check_is_fitted(self)
         values = self._decide(X)
         return values[:, 1] - values[:, 0] if len(self.classes_) == 2 else values
 
@@ -180,7 +158,6 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         ----------
         X : (n_queries, n_features) array or data frame
         """
-        check_is_fitted(self)
         return self.classes_[self._decide(X).argmax(axis=1)]
 
     @of_one_fit
@@ -191,7 +168,6 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         ----------
         X : (n_queries, n_features) array or data frame
         """
-        check_is_fitted(self)
         return softmax(self._decide(X) / self.temperature_, axis=1)
 
     def _decide(self, X: Any) -> np.ndarray:
@@ -212,7 +188,8 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
         values = kernel_values(parameters, X, self._support_vectors)
         return values @ self._coefficients + self._intercepts
 
-    def _candidates(self) -> list[tuple[str, float]]:
+    def _grid(self) -> tuple[list[str], list[float]]:
+        """The kernels and the values of C, each once."""
         kernels, Cs = list(self.kernels), np.asarray(self.Cs)
         unknown = [name for name in kernels if name not in KERNELS]
         if unknown or not kernels:
@@ -225,7 +202,7 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
             )
         if self.max_selection_samples is not None and not isinstance(self.cv, Integral):
             raise ValueError("max_selection_samples needs an integer cv: its rows are subsampled")
-        return list(dict.fromkeys((kernel, float(C)) for kernel in kernels for C in Cs))
+        return list(dict.fromkeys(kernels)), list(dict.fromkeys(Cs.astype(float).tolist()))
 
     def _kernel_parameters(self, name: str) -> dict[str, Any]:
         parameters = KERNELS[name]
@@ -233,43 +210,38 @@ class KernelSVM(ClassifierMixin, BaseEstimator):
             parameters = {**parameters, "gamma": 0.5 * (self.scale_ / self.width_) ** 2}
         return parameters
 
-    def _select(self, X: np.ndarray, y: np.ndarray, candidates: list[tuple[str, float]]) -> None:
-        """Accuracy of every candidate on every fold; one Gram matrix per kernel."""
+    def _select(self, X: np.ndarray, y: np.ndarray, kernels: list[str], Cs: list[float]) -> None:
+        """Set the kernel and the C with the best accuracy over the folds, and the temperature."""
         rows = self._selection_rows(y)
         X, y = X[rows], y[rows]
         splits = checked_splits(self.cv, X, y, self.classes_, "kernels and Cs")
-        n_classes = len(self.classes_)
-        held_out: dict[tuple[str, float], list[np.ndarray]] = {}
-        for kernel in dict.fromkeys(name for name, _ in candidates):
-            shared = KernelOver(X, self._kernel_parameters(kernel))
-            values = [C for name, C in candidates if name == kernel]
-            jobs = [(C, train, test) for C in values for train, test in splits]
-            decisions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(held_out_decisions)(shared, train, test, y, C, n_classes, self.max_iter)
-                for C, train, test in jobs
+        decisions: list[np.ndarray] = []  # on held-out rows, by kernel, C and fold
+        for kernel in kernels:
+            shared = KernelOver(X, self._kernel_parameters(kernel))  # one Gram matrix per kernel
+            decisions += Parallel(n_jobs=self.n_jobs, prefer="threads")(
+                delayed(held_out_decisions)(
+                    shared, train, test, y, C, len(self.classes_), self.max_iter
+                )
+                for C in Cs
+                for train, test in splits
             )
-            for (C, _, _), decision in zip(jobs, decisions, strict=True):
-                held_out.setdefault((kernel, C), []).append(decision)
-        scores = np.array(
-            [
-                [
-                    np.mean(decision.argmax(axis=1) == y[test])
-                    for decision, (_, test) in zip(held_out[candidate], splits, strict=True)
-                ]
-                for candidate in candidates
-            ]
-        )
+        truths = [y[test] for _, test in splits]
+        candidates = [{"kernel": kernel, "C": C} for kernel in kernels for C in Cs]
+        right = [
+            np.mean(decision.argmax(axis=1) == truth)
+            for decision, truth in zip(decisions, truths * len(candidates), strict=True)
+        ]
+        scores = np.reshape(right, (len(candidates), len(splits)))
         best = int(scores.mean(axis=1).argmax())
-        kernel, C = candidates[best]
-        self.best_params_: dict[str, Any] = {"kernel": kernel, "C": C}
+        self.best_params_: dict[str, Any] = candidates[best]
         self.best_score_ = float(scores[best].mean())
         self.cv_results_ = {
-            "params": [{"kernel": kernel, "C": C} for kernel, C in candidates],
+            "params": candidates,
             **{f"split{i}_test_score": scores[:, i] for i in range(len(splits))},
             "mean_test_score": scores.mean(axis=1),
         }
-        truth = np.concatenate([y[test] for _, test in splits])
-        self.temperature_ = fit_temperature(np.concatenate(held_out[candidates[best]]), truth)
+        of_best = decisions[best * len(splits) : (best + 1) * len(splits)]
+        self.temperature_ = fit_temperature(np.concatenate(of_best), np.concatenate(truths))
 
     def _selection_rows(self, y: np.ndarray) -> np.ndarray:
         """All rows, or a subsample with every class in proportion and at least two of each."""

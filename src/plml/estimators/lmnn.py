@@ -1,17 +1,19 @@
 """Large Margin Nearest Neighbour classification with one metric."""
 
+from dataclasses import dataclass
+
 import numpy as np
+from sklearn.utils._param_validation import StrOptions
 
 from plml.backend.arrays import Array
-from plml.estimators._basis_queries import BasisMetricQueries
 from plml.estimators._linear_map import LinearMap
 from plml.estimators._lmnn_shared import LargeMarginNeighbors
-from plml.metric.basis_metric import BasisMetric
-from plml.metric.weight_rules import SingleMetric
+from plml.estimators._parameters import parameter
 from plml.stages.run import Run
 
 
-class LMNN(LinearMap, BasisMetricQueries, LargeMarginNeighbors):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LMNN(LinearMap, LargeMarginNeighbors):
     """Nearest-neighbour classification under one large-margin metric M >= 0,
 
         min_M (1 - push) sum_{j ~> i} d^2(x_i, x_j)
@@ -45,7 +47,7 @@ class LMNN(LinearMap, BasisMetricQueries, LargeMarginNeighbors):
         Relative duality gap at which ``"convex"`` stops; ``"factored"`` stops when a round lowers
         the objective by less than a hundredth of it.
     max_iter : int
-        Iterations at the most.
+        Maximum number of iterations.
     device : str
         ``"cpu"`` or ``"cuda"``, as in ``PLML``.
     n_jobs : int or None
@@ -91,52 +93,10 @@ class LMNN(LinearMap, BasisMetricQueries, LargeMarginNeighbors):
     1.0
     """
 
-    def __init__(
-        self,
-        *,
-        n_targets: int = 3,
-        push: float = 0.5,
-        n_neighbors: int = 1,
-        solver: str = "convex",
-        n_components: int | None = None,
-        decision: str = "neighbors",
-        validation_fraction: float | None = None,
-        tol: float = 1e-2,
-        max_iter: int = 2000,
-        device: str = "cpu",
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_targets = n_targets
-        self.push = push
-        self.n_neighbors = n_neighbors
-        self.solver = solver
-        self.n_components = n_components
-        self.decision = decision
-        self.validation_fraction = validation_fraction
-        self.tol = tol
-        self.max_iter = max_iter
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    solver: str = parameter("convex", StrOptions({"auto", "convex", "factored"}))
 
     def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.zeros(len(X), dtype=np.int64)
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
-        self.basis_metrics_ = self._outward(self._fit_metrics(X, y, run))
-        self.weights_ = np.ones((len(y), 1), dtype=self._fit_X.dtype)
-        self._set_components()
-        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
-
-    def _make_metric(self) -> BasisMetric:
-        return BasisMetric(
-            self._fit_X,
-            self.weights_,
-            self.basis_metrics_,
-            SingleMetric(),
-            span=self._span,
-            device=self.device,
-        )
+        self._set_metric(self._fit_metrics(X, y, run))

@@ -1,23 +1,23 @@
 """Large Margin Nearest Neighbour classification with several metrics."""
 
 from collections.abc import Iterator
-from numbers import Integral
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 
 from plml.backend.arrays import Array
 from plml.estimators._fit_warnings import fewer_anchors
 from plml.estimators._lmnn_shared import LargeMarginNeighbors
+from plml.estimators._parameters import COUNT, parameter
 from plml.metric.case_metric import CaseMetric
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.run import Run
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LMNNMM(LargeMarginNeighbors):
-    """Nearest-neighbour classification under one large-margin metric a class (or a cluster),
+    """Nearest-neighbour classification under one large-margin metric per class (or cluster),
 
         min_M (1 - push) sum_{j ~> i} d^2_j(x_i, x_j)
               + push sum_{j ~> i} sum_{l: y_l != y_i} [1 + d^2_j(x_i, x_j) - d^2_l(x_i, x_l)]_+ ,
@@ -30,9 +30,9 @@ class LMNNMM(LargeMarginNeighbors):
     Parameters
     ----------
     n_metrics : int or None
-        None learns one metric a class; a number, one for each of so many k-means clusters.
+        None learns one metric per class; a number, one for each of that many k-means clusters.
     n_targets, push, n_neighbors, n_components, decision
-        As in ``LMNN``; ``decision="energy"`` needs one metric a class.
+        As in ``LMNN``; ``decision="energy"`` needs one metric per class.
     solver : {"auto", "convex", "factored"}
         As in ``LMNN``. The default has a certificate where every class has targets enough, and none
         where the targets of some class leave out a direction: fewer rows than features, or a
@@ -47,7 +47,7 @@ class LMNNMM(LargeMarginNeighbors):
     Attributes
     ----------
     basis_metrics_ : (m, d, d) array
-        One metric a class, in the order of ``classes_``, or a cluster.
+        One metric per class, in the order of ``classes_``, or per cluster.
     metric_of_ : (n_samples,) array
         Which of them each training instance carries.
     objective_, dual_gap_, converged_, validation_error_, n_iter_, history_
@@ -69,43 +69,7 @@ class LMNNMM(LargeMarginNeighbors):
     (3, 4, 4)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LargeMarginNeighbors._parameter_constraints,
-        "n_metrics": [Interval(Integral, 1, None, closed="left"), None],
-    }
-
-    def __init__(
-        self,
-        *,
-        n_metrics: int | None = None,
-        n_targets: int = 3,
-        push: float = 0.5,
-        n_neighbors: int = 1,
-        solver: str = "auto",
-        n_components: int | None = None,
-        decision: str = "neighbors",
-        validation_fraction: float | None = None,
-        tol: float = 1e-2,
-        max_iter: int = 2000,
-        device: str = "cpu",
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_metrics = n_metrics
-        self.n_targets = n_targets
-        self.push = push
-        self.n_neighbors = n_neighbors
-        self.solver = solver
-        self.n_components = n_components
-        self.decision = decision
-        self.validation_fraction = validation_fraction
-        self.tol = tol
-        self.max_iter = max_iter
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_metrics: int | None = parameter(None, COUNT, None)
 
     def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         if self.n_metrics is None:
@@ -117,7 +81,6 @@ class LMNNMM(LargeMarginNeighbors):
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         self.basis_metrics_ = self._outward(self._fit_metrics(X, y, run))
         self.metric_of_ = self._groups
-        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
 
     def _make_metric(self) -> CaseMetric:
         return CaseMetric(self._fit_X, self.metric_of_, self.basis_metrics_, self._span)

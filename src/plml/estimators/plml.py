@@ -1,17 +1,14 @@
 """Parametric Local Metric Learning (Wang, Woznica, Kalousis, NIPS 2012)."""
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
-import numpy as np
-
-from plml.estimators._large_margin import LargeMarginClassifier
-from plml.estimators._recipe import RuleMaker
+from plml.estimators._parameters import POSITIVE, parameter
 from plml.estimators._sharded_training import ShardedTraining
-from plml.estimators._smooth_weights import CONSTRAINTS, smooth_rule_maker, smooth_weighting
-from plml.stages.pipeline import SmoothWeighting
+from plml.estimators._smooth_weights import SmoothClassifier
 
 
-class PLML(ShardedTraining, LargeMarginClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PLML(ShardedTraining, SmoothClassifier):
     """Nearest-neighbour classification under a metric that varies smoothly over the data.
 
     Stage 1 learns, for every instance, convex weights W_i over m anchor points,
@@ -51,25 +48,25 @@ class PLML(ShardedTraining, LargeMarginClassifier):
     tol : float
         Relative gap at which each stage stops.
     max_iter : int
-        Iterations of each stage at the most.
+        Maximum number of iterations of each stage.
     solver : {"auto", "fista"}
         ``"fista"`` is the paper's algorithm to the letter; ``"auto"`` is faster and carries the
         same certificate.
     neighbor_search : {"auto", "exact", "approximate"}
         How the neighbours of the graph and of the triplets are found. ``"approximate"`` looks into
         the nearest cells of an inverted file (faiss) only; ``"auto"`` does so from 200,000 rows on
-        a processor. What it found of a sample's true neighbours is ``neighbor_recall_``.
+        a processor. ``neighbor_recall_`` says what share of a sample's true neighbours it found.
     search_backend : {"exact", "approximate"}
         How ``predict`` and ``kneighbors`` search. ``"approximate"`` walks along a navigable graph
         (faiss's HNSW); ``search_recall_`` says what it finds.
     device : str
         Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Training tensors
-        on a GPU are worked on where they are; predictions go where their queries came from. Fitted
+        on a GPU stay there; predictions are returned where their queries came from. Fitted
         attributes are NumPy arrays in any case, and a model predicts on any machine.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
     working_memory : float or None
-        MiB of temporary arrays at the most, besides the data, the solution and their copies. None
+        Most MiB for temporary arrays, besides the data, the solution and their copies. None
         takes blocks of a few MiB on a processor, and a part of what is free on a GPU.
     random_state : int, RandomState or None
         Seeds the k-means of the anchor points.
@@ -120,62 +117,4 @@ class PLML(ShardedTraining, LargeMarginClassifier):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LargeMarginClassifier._parameter_constraints,
-        **CONSTRAINTS,
-    }
-
-    def __init__(
-        self,
-        *,
-        n_bases: int = 20,
-        regularization: float = 1.0,
-        pull: float = 1.0,
-        locality: float = 1.0,
-        smoothness: float = 100.0,
-        n_targets: int = 3,
-        n_impostors: int = 3,
-        n_graph_neighbors: int = 6,
-        n_neighbors: int = 1,
-        query_weights: str = "nearest",
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        solver: str = "auto",
-        neighbor_search: str = "auto",
-        search_backend: str = "exact",
-        device: str = "cpu",
-        n_jobs: int | None = None,
-        working_memory: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bases = n_bases
-        self.regularization = regularization
-        self.pull = pull
-        self.locality = locality
-        self.smoothness = smoothness
-        self.n_targets = n_targets
-        self.n_impostors = n_impostors
-        self.n_graph_neighbors = n_graph_neighbors
-        self.n_neighbors = n_neighbors
-        self.query_weights = query_weights
-        self.tol = tol
-        self.max_iter = max_iter
-        self.solver = solver
-        self.neighbor_search = neighbor_search
-        self.search_backend = search_backend
-        self.device = device
-        self.n_jobs = n_jobs
-        self.working_memory = working_memory
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _weighting(self) -> SmoothWeighting:
-        return smooth_weighting(self)
-
-    def _rule_maker(self) -> RuleMaker:
-        return smooth_rule_maker(self)
-
-    def _metric_parameters(self) -> tuple[Any, ...]:
-        rule = self._weighting(), self.query_weights, self.tol, self.max_iter
-        return *super()._metric_parameters(), *rule
+    regularization: float = parameter(1.0, POSITIVE)

@@ -1,24 +1,21 @@
 """PLML with its regularization selected by inner cross-validation."""
 
 from collections.abc import Iterator, Sequence
-from numbers import Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from plml.backend.arrays import Array
-from plml.estimators._fit_warnings import GapWarning, cures_of
-from plml.estimators._large_margin import LargeMarginClassifier
-from plml.estimators._recipe import RuleMaker
+from plml.estimators._fit_warnings import open_gap
+from plml.estimators._parameters import POSITIVE, parameter
 from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
-from plml.estimators._smooth_weights import CONSTRAINTS, smooth_rule_maker, smooth_weighting
-from plml.stages.pipeline import SmoothWeighting
+from plml.estimators._smooth_weights import SmoothClassifier
 from plml.stages.run import Run
-from plml.stages.triplets import check_targets
 
 
-class PLMLCV(LargeMarginClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PLMLCV(SmoothClassifier):
     """PLML that selects ``regularization`` by cross-validated accuracy, then refits on all data.
 
     Within a fold the graph, the anchors, the weights and the triplets are computed once, and the
@@ -33,7 +30,7 @@ class PLMLCV(LargeMarginClassifier):
     selection_tol : float
         Relative gap of stage 2 within the folds; a looser gap than ``tol`` is enough to select.
     n_jobs : int or None
-        Folds at the same time.
+        Folds computed in parallel.
     n_bases, pull, locality, smoothness, n_targets, n_impostors, n_graph_neighbors, n_neighbors
         As in ``PLML``.
     query_weights, tol, max_iter, solver, neighbor_search, search_backend, device, working_memory
@@ -52,90 +49,12 @@ class PLMLCV(LargeMarginClassifier):
         ``mean_test_score``, ``std_test_score``, ``rank_test_score``.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{
-            name: constraint
-            for name, constraint in LargeMarginClassifier._parameter_constraints.items()
-            if name != "regularization"
-        },
-        **CONSTRAINTS,
-        "regularizations": ["array-like"],
-        "cv": ["cv_object"],
-        "selection_tol": [Interval(Real, 0, None, closed="neither")],
-    }
-
-    def __init__(
-        self,
-        *,
-        regularizations: Sequence[float] = REGULARIZATIONS,
-        cv: Any = 2,
-        selection_tol: float = 1e-2,
-        n_bases: int = 20,
-        pull: float = 1.0,
-        locality: float = 1.0,
-        smoothness: float = 100.0,
-        n_targets: int = 3,
-        n_impostors: int = 3,
-        n_graph_neighbors: int = 6,
-        n_neighbors: int = 1,
-        query_weights: str = "nearest",
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        solver: str = "auto",
-        neighbor_search: str = "auto",
-        search_backend: str = "exact",
-        device: str = "cpu",
-        n_jobs: int | None = None,
-        working_memory: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.regularizations = regularizations
-        self.cv = cv
-        self.selection_tol = selection_tol
-        self.n_bases = n_bases
-        self.pull = pull
-        self.locality = locality
-        self.smoothness = smoothness
-        self.n_targets = n_targets
-        self.n_impostors = n_impostors
-        self.n_graph_neighbors = n_graph_neighbors
-        self.n_neighbors = n_neighbors
-        self.query_weights = query_weights
-        self.tol = tol
-        self.max_iter = max_iter
-        self.solver = solver
-        self.neighbor_search = neighbor_search
-        self.search_backend = search_backend
-        self.device = device
-        self.n_jobs = n_jobs
-        self.working_memory = working_memory
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _weighting(self) -> SmoothWeighting:
-        return smooth_weighting(self)
-
-    def _rule_maker(self) -> RuleMaker:
-        return smooth_rule_maker(self)
-
-    def _metric_parameters(self) -> tuple[Any, ...]:
-        rule = self._weighting(), self.query_weights, self.tol, self.max_iter
-        return *super()._metric_parameters(), *rule
+    regularizations: Sequence[float] = parameter(REGULARIZATIONS, "array-like")
+    cv: Any = parameter(2, "cv_object")
+    selection_tol: float = parameter(1e-2, POSITIVE)
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
-        check_targets(y)
-        selection = select_regularization(
-            self._recipe(),
-            X,
-            y,
-            self.regularizations,
-            n_neighbors=self.n_neighbors,
-            classes=self.classes_,
-            cv=self.cv,
-            tol=self.selection_tol,
-            run=run,
-        )
+        selection = select_regularization(self, X, y, self, run)
         self.cv_results_ = selection.results
         self.best_regularization_ = selection.regularization
         self.best_score_ = selection.score
@@ -147,14 +66,7 @@ class PLMLCV(LargeMarginClassifier):
 
     def _fit_warnings(self) -> Iterator[Warning]:
         gaps = np.stack([v for k, v in self.cv_results_.items() if k.endswith("_dual_gap")])
-        if gaps.max() > self.selection_tol:
-            worst = float(self.cv_results_["param_regularization"][gaps.max(axis=0).argmax()])
-            yield GapWarning(
-                f"in cross-validation, regularization={worst:g}",
-                float(gaps.max()),
-                tol=self.selection_tol,
-                max_iter=self.max_iter,
-                tol_name="selection_tol",
-                cures=cures_of(self._fit_X),
-            )
+        worst = float(self.cv_results_["param_regularization"][gaps.max(axis=0).argmax()])
+        what = f"in cross-validation, regularization={worst:g}"
+        yield from open_gap(self, what, float(gaps.max()), "selection_tol")
         yield from super()._fit_warnings()

@@ -1,6 +1,7 @@
 """``regularization`` selected for a classifier of the pipeline, as ``PLMLCV`` does for ``PLML``."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -9,19 +10,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import to_available_device
 from plml.estimators._large_margin import LargeMarginClassifier
+from plml.estimators._parameters import Parameters
 from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
 from plml.ops.span import inside, span_of
 from plml.stages.run import Run
-from plml.stages.triplets import check_targets
 
 
-class RegularizationCV(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class RegularizationCV(Parameters, ClassifierMixin, BaseEstimator):
     """A large-margin classifier whose ``regularization`` is selected by cross-validation.
 
     Parameters
     ----------
     estimator : SML or CBLML
-        Its own ``regularization`` is not looked at.
+        Its own ``regularization`` is ignored.
     regularizations : sequence of float
         Values to select from.
     cv : int, splitter or iterable
@@ -29,7 +31,7 @@ class RegularizationCV(ClassifierMixin, BaseEstimator):
     selection_tol : float
         Relative gap within the folds.
     n_jobs : int or None
-        Folds at the same time.
+        Folds computed in parallel.
 
     Attributes
     ----------
@@ -39,20 +41,12 @@ class RegularizationCV(ClassifierMixin, BaseEstimator):
     classes_ : (n_classes,) array
     """
 
-    def __init__(
-        self,
-        estimator: LargeMarginClassifier,
-        *,
-        regularizations: Sequence[float] = REGULARIZATIONS,
-        cv: Any = 2,
-        selection_tol: float = 1e-2,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.regularizations = regularizations
-        self.cv = cv
-        self.selection_tol = selection_tol
-        self.n_jobs = n_jobs
+    estimator: LargeMarginClassifier
+    _: KW_ONLY
+    regularizations: Sequence[float] = REGULARIZATIONS
+    cv: Any = 2
+    selection_tol: float = 1e-2
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Select on the rows of X alone, then fit to all of them.
@@ -65,21 +59,11 @@ class RegularizationCV(ClassifierMixin, BaseEstimator):
         model = clone(self.estimator)
         model._validate_params()
         rows, codes = model._validated(X, y)
-        check_targets(codes)
         run = Run(n_jobs=self.n_jobs, memory=model.working_memory, verbose=model.verbose)
         with run.shown():
             rows = to_available_device(rows, model.device)
-            selection = select_regularization(
-                model._recipe(),
-                inside(rows, span_of(rows)),
-                codes,
-                self.regularizations,
-                n_neighbors=model.n_neighbors,
-                classes=model.classes_,
-                cv=self.cv,
-                tol=self.selection_tol,
-                run=run,
-            )
+            inner = inside(rows, span_of(rows))
+            selection = select_regularization(model, inner, codes, self, run)
             chosen = clone(self.estimator).set_params(regularization=selection.regularization)
             with run.stage(FINAL_FIT):
                 self.estimator_ = chosen.fit(X, y)

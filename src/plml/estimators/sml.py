@@ -1,16 +1,19 @@
 """Single Metric Learning: PLML's stage 2 with one basis metric."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._linear_map import LinearMap
+from plml.estimators._parameters import POSITIVE, parameter
 from plml.estimators._recipe import RuleMaker
 from plml.metric.weight_rules import SingleMetric
 from plml.stages.pipeline import Learned, SingleWeighting
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SML(LinearMap, LargeMarginClassifier):
     """Nearest-neighbour classification under one large-margin metric M >= 0,
 
@@ -32,18 +35,8 @@ class SML(LinearMap, LargeMarginClassifier):
         Neighbours that vote.
     tol : float
         Relative duality gap at which to stop.
-    max_iter : int
-        Iterations at the most.
-    solver, neighbor_search, search_backend, working_memory
+    max_iter, solver, neighbor_search, search_backend, device, n_jobs, working_memory, verbose
         As in ``PLML``.
-    device : str
-        Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Training tensors
-        on a GPU are worked on where they are; predictions go where their queries came from. Fitted
-        attributes are NumPy arrays in any case, and a model predicts on any machine.
-    n_jobs : int or None
-        Threads of the numerical libraries; None leaves them as they are.
-    verbose : int
-        Above zero shows the progress.
 
     Attributes
     ----------
@@ -70,38 +63,7 @@ class SML(LinearMap, LargeMarginClassifier):
     1.0
     """
 
-    def __init__(
-        self,
-        *,
-        regularization: float = 1.0,
-        pull: float = 1.0,
-        n_targets: int = 3,
-        n_impostors: int = 3,
-        n_neighbors: int = 1,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        solver: str = "auto",
-        neighbor_search: str = "auto",
-        search_backend: str = "exact",
-        device: str = "cpu",
-        n_jobs: int | None = None,
-        working_memory: float | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.regularization = regularization
-        self.pull = pull
-        self.n_targets = n_targets
-        self.n_impostors = n_impostors
-        self.n_neighbors = n_neighbors
-        self.tol = tol
-        self.max_iter = max_iter
-        self.solver = solver
-        self.neighbor_search = neighbor_search
-        self.search_backend = search_backend
-        self.device = device
-        self.n_jobs = n_jobs
-        self.working_memory = working_memory
-        self.verbose = verbose
+    regularization: float = parameter(1.0, POSITIVE)
 
     def _weighting(self) -> SingleWeighting:
         return SingleWeighting()

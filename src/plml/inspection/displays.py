@@ -1,23 +1,24 @@
 """Pictures of fitted models, in scikit-learn's manner: ``from_estimator``, then ``plot``."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from plml.backend.arrays import on_host
-from plml.inspection.style import PALETTE, axes_for, class_colors, clean, number, wrapped
-from plml.inspection.views import View, ellipse
+from plml.inspection.style import (
+    PALETTE,
+    axes_for,
+    bar_rows,
+    class_colors,
+    clean,
+    colored_panels,
+    number,
+    wrapped,
+)
+from plml.inspection.views import View, check_fitted, ellipse, sample_rows, training_sample
 
 if TYPE_CHECKING:
     from plml.inspection.explanation import Explanation
-
-
-def sample_rows(n: int, size: int, random_state: int) -> np.ndarray:
-    """Some of n rows, in their order."""
-    rng = np.random.default_rng(random_state)
-    return np.sort(rng.choice(n, min(size, n), replace=False))
 
 
 @dataclass
@@ -40,8 +41,6 @@ class LocalMetricDisplay:
     center_codes: np.ndarray
     metrics: np.ndarray  # (k, 2, 2)
     view: View
-    figure_: Any = field(default=None, init=False)
-    ax_: Any = field(default=None, init=False)
 
     @classmethod
     def from_estimator(
@@ -56,17 +55,16 @@ class LocalMetricDisplay:
         random_state : of the sample of points
         options : of ``plot``
         """
-        estimator = fitted_estimator(estimator)
-        X, codes = estimator._fit_X, estimator._fit_codes
-        view = View.of(X, getattr(estimator, "feature_names_in_", None))
-        chosen = sample_rows(len(X), n_points, random_state)
-        with estimator._run().limits():
-            metrics = view.metrics(on_host(estimator._metric.matrix(X[chosen])))
-        centers = view.points(X[chosen])
-        display = cls(
-            view.points(X), codes, estimator.classes_, centers, codes[chosen], metrics, view
-        )
-        return display.plot(**options)
+        X, codes, view, rows = training_sample(estimator, n_points, random_state)
+        return cls(
+            points=view.points(X),
+            codes=codes,
+            classes=estimator.classes_,
+            centers=view.points(X[rows]),
+            center_codes=codes[rows],
+            metrics=view.metrics(estimator.training_metrics(rows)),
+            view=view,
+        ).plot(**options)
 
     def plot(self, ax: Any = None, scale: float | None = None) -> Self:
         """Draw.
@@ -76,47 +74,43 @@ class LocalMetricDisplay:
         ax : matplotlib axes; by default new ones
         scale : local distance of an ellipse from its centre; by default a readable one
         """
-        from matplotlib.collections import EllipseCollection
-
         self.figure_, grid = axes_for(ax, (1, 1), (6.4, 5.2))
         self.ax_ = grid[0, 0]
-        colors = np.array(class_colors(len(self.classes)), dtype=object)
+        colors = class_colors(len(self.classes))
         shown = sample_rows(len(self.points), 3000, 0)
         for code, label in enumerate(self.classes):
             mine = shown[self.codes[shown] == code]
             self.ax_.scatter(
                 *self.points[mine].T, s=6, color=colors[code], alpha=0.35, lw=0, label=str(label)
             )
-        widths, heights, angles = np.array([ellipse(M) for M in self.metrics]).T
-        extent = np.ptp(self.points, axis=0).max() or 1.0
-        if scale is None:
-            scale = 0.05 * extent / float(np.median(np.sqrt(widths * heights)))
-        limit = 0.25 * extent
-        self.ax_.add_collection(
-            EllipseCollection(
-                np.minimum(scale * widths, limit),
-                np.minimum(scale * heights, limit),
-                angles,
-                units="xy",
-                offsets=self.centers,
-                transOffset=self.ax_.transData,
-                facecolors="none",
-                edgecolors=[colors[code] for code in self.center_codes],
-                linewidths=1.3,
-            )
-        )
+        self._draw_ellipses(scale, [colors[code] for code in self.center_codes])
         self.ax_.set(xlabel=self.view.labels[0], ylabel=self.view.labels[1], aspect="equal")
         self.ax_.set_title("points at the same local distance from their centre", loc="left")
         clean(self.ax_)
         if len(self.classes) <= len(PALETTE):
-            self.ax_.legend(
-                title="class",
-                loc="center left",
-                bbox_to_anchor=(1.0, 0.5),
-                frameon=False,
-                markerscale=3,
-            )
+            place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+            self.ax_.legend(title="class", frameon=False, markerscale=3, **place)
         return self
+
+    def _draw_ellipses(self, scale: float | None, colors: list[Any]) -> None:
+        from matplotlib.collections import EllipseCollection
+
+        widths, heights, angles = np.array([ellipse(M) for M in self.metrics]).T
+        extent = np.ptp(self.points, axis=0).max() or 1.0
+        if scale is None:
+            scale = 0.05 * extent / float(np.median(np.sqrt(widths * heights)))
+        ellipses = EllipseCollection(
+            np.minimum(scale * widths, 0.25 * extent),
+            np.minimum(scale * heights, 0.25 * extent),
+            angles,
+            units="xy",
+            offsets=self.centers,
+            transOffset=self.ax_.transData,
+            facecolors="none",
+            edgecolors=colors,
+            linewidths=1.3,
+        )
+        self.ax_.add_collection(ellipses)
 
 
 @dataclass
@@ -132,8 +126,6 @@ class WeightsDisplay:
     weights: np.ndarray  # (n, m)
     anchors: np.ndarray | None  # (m, 2)
     view: View
-    figure_: Any = field(default=None, init=False)
-    axes_: Any = field(default=None, init=False)
 
     @classmethod
     def from_estimator(
@@ -148,14 +140,11 @@ class WeightsDisplay:
         random_state : of their sample
         options : of ``plot``
         """
-        estimator = fitted_estimator(estimator)
+        X, _, view, rows = training_sample(estimator, n_points, random_state)
         if not hasattr(estimator, "anchors_"):
             raise ValueError(f"{type(estimator).__name__} has no basis metrics that share the data")
-        X = estimator._fit_X
-        view = View.of(X, getattr(estimator, "feature_names_in_", None))
-        chosen = sample_rows(len(X), n_points, random_state)
         anchors = view.points(estimator.anchors_)
-        display = cls(view.points(X[chosen]), estimator.weights_[chosen], anchors, view)
+        display = cls(view.points(X[rows]), estimator.weights_[rows], anchors, view)
         return display.plot(**options)
 
     def plot(self, ax: Any = None, n_columns: int = 5) -> Self:
@@ -166,34 +155,17 @@ class WeightsDisplay:
         ax : as many matplotlib axes as there are bases; by default new ones
         n_columns : of a new figure
         """
-        m = self.weights.shape[1]
-        n_columns = min(n_columns, m)
-        n_rows = -(-m // n_columns)
-        if ax is not None:
-            n_rows, n_columns = 1, m
-        size = (1.9 * n_columns + 0.8, 1.9 * n_rows + 0.3)
-        self.figure_, grid = axes_for(ax, (n_rows, n_columns), size)
-        self.axes_ = grid.ravel()
-        for panel in self.axes_[m:]:
-            panel.set_visible(False)
-        for b, panel in enumerate(self.axes_[:m]):
-            order = np.argsort(self.weights[:, b])
-            picture = panel.scatter(
-                *self.points[order].T,
-                s=5,
-                c=self.weights[order, b],
-                cmap="viridis",
-                vmin=0.0,
-                vmax=1.0,
-                lw=0,
-                rasterized=True,
-            )
+        self.figure_, self.axes_, picture = colored_panels(
+            ax, self.points, self.weights, n_columns, 1.9, s=5, cmap="viridis", vmin=0.0, vmax=1.0
+        )
+        shares = self.weights.mean(axis=0)
+        for b, share in enumerate(shares):
+            self.axes_[b].set_title(f"basis {b}: {share:.0%}", fontsize=9)
             if self.anchors is not None:
-                panel.plot(*self.anchors[b], "*", ms=11, mfc=PALETTE[1], mec="white", mew=0.8)
-            panel.set(xticks=[], yticks=[], aspect="equal")
-            panel.set_title(f"basis {b}: {self.weights[:, b].mean():.0%}", fontsize=9)
-            panel.spines[:].set_visible(False)
-        self.figure_.colorbar(picture, ax=list(self.axes_[:m]), label="weight", shrink=0.6)
+                star = {"ms": 11, "mfc": PALETTE[1], "mec": "white", "mew": 0.8}
+                self.axes_[b].plot(*self.anchors[b], "*", **star)
+        panels = list(self.axes_[: len(shares)])
+        self.figure_.colorbar(picture, ax=panels, label="weight", shrink=0.6)
         return self
 
 
@@ -208,8 +180,6 @@ class ConvergenceDisplay:
 
     history: dict[str, dict[str, np.ndarray]]
     tol: float
-    figure_: Any = field(default=None, init=False)
-    axes_: Any = field(default=None, init=False)
 
     @classmethod
     def from_estimator(cls, estimator: Any, **options: Any) -> Self:
@@ -220,14 +190,11 @@ class ConvergenceDisplay:
         estimator : fitted, with ``history_``
         options : of ``plot``
         """
-        estimator = fitted_estimator(estimator)
+        check_fitted(estimator)
         if not hasattr(estimator, "history_"):
             raise ValueError(f"{type(estimator).__name__} keeps no history of its fit")
-        stages = {
-            name: estimator.history_[name]
-            for name in ("weights", "metrics")
-            if name in estimator.history_
-        }
+        history = estimator.history_
+        stages = {name: history[name] for name in ("weights", "metrics") if name in history}
         return cls(stages, estimator.tol).plot(**options)
 
     def plot(self, ax: Any = None, over: str = "iteration") -> Self:
@@ -235,7 +202,7 @@ class ConvergenceDisplay:
 
         Parameters
         ----------
-        ax : two matplotlib axes a stage, values first; by default new ones
+        ax : two matplotlib axes per stage, values first; by default new ones
         over : "iteration" or "seconds"
         """
         if over not in ("iteration", "seconds"):
@@ -253,15 +220,8 @@ class ConvergenceDisplay:
             value.set_ylabel("objective" if name == "weights" else "negative dual")
             gap.plot(x, history["gap"], color=PALETTE[1], lw=1.8)
             gap.axhline(self.tol, color=PALETTE[7], lw=1, ls="--")
-            gap.annotate(
-                f"tol {number(self.tol)}",
-                (0.02, self.tol),
-                xycoords=("axes fraction", "data"),
-                ha="left",
-                va="bottom",
-                color="#555555",
-                fontsize=8,
-            )
+            label, place = f"tol {number(self.tol)}", gap.get_yaxis_transform()
+            gap.text(0.02, self.tol, label, transform=place, va="bottom", color="0.33", fontsize=8)
             if (history["gap"] > 0).any():
                 gap.set_yscale("log")
             gap.set(xlabel=over, ylabel="relative gap")
@@ -282,8 +242,6 @@ class NeighborsDisplay:
     explanation: "Explanation"
     query: int = 0
     image_shape: tuple[int, int] | None = None
-    figure_: Any = field(default=None, init=False)
-    axes_: Any = field(default=None, init=False)
 
     @classmethod
     def from_estimator(
@@ -315,11 +273,11 @@ class NeighborsDisplay:
 
         Parameters
         ----------
-        ax : matplotlib axes, one for the query and one a neighbour; by default new ones
+        ax : matplotlib axes, one for the query and one per neighbour; by default new ones
         n_features : how many to list where they are not pixels: those that matter most here
         """
         found = self.explanation
-        _check_query(found, self.query)
+        _check_query(len(found), self.query)
         k = found.neighbors.shape[1]
         rows = [found.queries[self.query], *found.neighbor_values[self.query]]
         distances = np.sqrt(found.squared_distances[self.query])
@@ -356,15 +314,12 @@ class NeighborsDisplay:
     def _draw_values(self, rows: list[np.ndarray], n_features: int) -> None:
         found = self.explanation
         top = np.argsort(-found.importance[self.query], kind="stable")[:n_features]
-        places = np.arange(len(top))
-        low, high = np.min([row[top] for row in rows]), np.max([row[top] for row in rows])
-        for position, (panel, row) in enumerate(zip(self.axes_, rows, strict=True)):
-            panel.barh(places, row[top], color=PALETTE[1] if position == 0 else PALETTE[0])
-            panel.set(ylim=(len(top) - 0.5, -0.5), xlim=(min(low, 0.0), max(high, 0.0)))
-            names = wrapped(found.feature_names[top].tolist()) if position == 0 else []
-            panel.set_yticks(places, names)
-            panel.tick_params(axis="y", length=0)
-            clean(panel)
+        values = np.array(rows)[:, top]
+        limits = min(values.min(), 0.0), max(values.max(), 0.0)
+        for position, (panel, row) in enumerate(zip(self.axes_, values, strict=True)):
+            panel.barh(np.arange(len(top)), row, color=PALETTE[1] if position == 0 else PALETTE[0])
+            panel.set_xlim(limits)
+            bar_rows(panel, len(top), wrapped(found.feature_names[top]) if position == 0 else ())
 
 
 @dataclass
@@ -372,8 +327,8 @@ class ExplanationDisplay:
     """Which features made the nearest case near, and which ones the metric looks at here.
 
     The features that matter most come first. Left: the parts of the squared local distance to a
-    neighbour; they add up to it. Right: the
-    share of each feature in the metric at the query, next to its share on average over the data.
+    neighbour, which add up to it. Right: the share of each feature in the metric at the query, next
+    to its share on average over the data.
 
     Attributes
     ----------
@@ -382,8 +337,6 @@ class ExplanationDisplay:
 
     explanation: "Explanation"
     query: int = 0
-    figure_: Any = field(default=None, init=False)
-    axes_: Any = field(default=None, init=False)
 
     @classmethod
     def from_estimator(
@@ -416,65 +369,54 @@ class ExplanationDisplay:
         rank : which neighbour, 1 is the nearest
         n_features : those that matter most
         """
-        found = self.explanation
-        _check_query(found, self.query)
+        found, query = self.explanation, self.query
+        _check_query(len(found), query)
         if not 1 <= rank <= found.neighbors.shape[1]:
             raise ValueError(f"rank must be between 1 and {found.neighbors.shape[1]}, got {rank}")
-        parts = found.contributions[self.query, rank - 1]
-        here, everywhere = found.importance[self.query], found.global_importance
-        weight = np.abs(parts) / (np.abs(parts).sum() or 1.0) + here
-        top = np.argsort(-weight, kind="stable")[:n_features]
-        names = wrapped(found.feature_names[top].tolist())
-        shown = np.array([values[top] for values in (parts, here, everywhere)])
-        if len(top) < len(parts):  # so that what is drawn adds up
-            rest = [[values.sum() - values[top].sum()] for values in (parts, here, everywhere)]
-            shown = np.concatenate([shown, rest], axis=1)
-            names.append(f"the other {len(parts) - len(top)}")
-        parts, here, everywhere = shown
+        case = query, rank - 1
+        names, (parts, here, everywhere) = self._leading(rank, n_features)
         places = np.arange(len(names))
-        size = (8.2, 1.3 + 0.28 * len(names))
-        self.figure_, grid = axes_for(ax, (1, 2), size)
-        self.axes_ = grid[0]
-        left, right = self.axes_
+        self.figure_, grid = axes_for(ax, (1, 2), (8.2, 1.3 + 0.28 * len(names)))
+        self.axes_ = left, right = grid[0]
         left.barh(places, parts, color=np.where(parts < 0, PALETTE[2], PALETTE[1]))
         left.axvline(0.0, color="#555555", lw=0.8)
-        distance = found.squared_distances[self.query, rank - 1]
         left.set_title(
-            f"predicted {found.predictions[self.query]}; near row "
-            f"{found.neighbors[self.query, rank - 1]} ({found.labels[self.query, rank - 1]}), "
-            f"d² = {number(distance)}",
+            f"predicted {found.predictions[query]}; near row {found.neighbors[case]} "
+            f"({found.labels[case]}), d² = {number(found.squared_distances[case])}",
             fontsize=9,
             loc="left",
         )
-        left.set(xlabel="part of the squared distance")
-        left.set_yticks(places, names)
+        left.set_xlabel("part of the squared distance")
+        bar_rows(left, len(names), names)
         right.barh(places - 0.2, here, 0.4, color=PALETTE[0], label="here")
         right.barh(places + 0.2, everywhere, 0.4, color=PALETTE[7], label="on average")
-        right.set(xlabel="share of the metric")
-        right.set_yticks(places, [])
+        right.set_xlabel("share of the metric")
         right.legend(frameon=False, fontsize=8)
-        for panel in self.axes_:
-            panel.set_ylim(len(names) - 0.5, -0.5)
-            panel.tick_params(axis="y", length=0)
-            clean(panel)
+        bar_rows(right, len(names))
         return self
+
+    def _leading(self, rank: int, n_features: int) -> tuple[list[str], np.ndarray]:
+        """Names of the features that matter most, and their parts and shares; then of the rest."""
+        found = self.explanation
+        parts, here = found.contributions[self.query, rank - 1], found.importance[self.query]
+        values = np.array([parts, here, found.global_importance])
+        weight = np.abs(parts) / (np.abs(parts).sum() or 1.0) + here
+        order = np.argsort(-weight, kind="stable")
+        top, rest = order[:n_features], order[n_features:]
+        names, shown = wrapped(found.feature_names[top]), values[:, top]
+        if not len(rest):
+            return names, shown
+        # So that what is drawn adds up.
+        others = values[:, rest].sum(axis=1, keepdims=True)
+        return [*names, f"the other {len(rest)}"], np.concatenate([shown, others], axis=1)
 
 
 def _one_of(X: Any, query: int) -> Any:
     """One row of the queries, as a table of one row."""
-    if not 0 <= query < len(X):
-        raise ValueError(f"query must be between 0 and {len(X) - 1}, got {query}")
+    _check_query(len(X), query)
     return X.iloc[[query]] if hasattr(X, "iloc") else np.asarray(X)[[query]]
 
 
-def fitted_estimator(model: Any) -> Any:
-    """A fitted estimator; a pipeline is told which of its steps is meant."""
-    if hasattr(model, "steps"):
-        raise ValueError("give the last step of the pipeline, model[-1], and the data it sees")
-    check_is_fitted(model)
-    return model
-
-
-def _check_query(explanation: "Explanation", query: int) -> None:
-    if not 0 <= query < len(explanation):
-        raise ValueError(f"query must be between 0 and {len(explanation) - 1}, got {query}")
+def _check_query(n_queries: int, query: int) -> None:
+    if not 0 <= query < n_queries:
+        raise ValueError(f"query must be between 0 and {n_queries - 1}, got {query}")

@@ -56,37 +56,32 @@ class Explanation:
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per query, neighbour and feature: who is near, and which feature made it so."""
-        q, k, d = self.contributions.shape
-        return _pandas().DataFrame(
-            {
-                "query": np.repeat(np.arange(q), k * d),
-                "prediction": np.repeat(self.predictions, k * d),
-                "rank": np.tile(np.repeat(np.arange(1, k + 1), d), q),
-                "training_row": np.repeat(self.neighbors.ravel(), d),
-                "label": np.repeat(self.labels.ravel(), d),
-                "squared_distance": np.repeat(self.squared_distances.ravel(), d),
-                "feature": np.tile(self.feature_names, q * k),
-                "value": np.repeat(self.queries, k, axis=0).ravel(),
-                "neighbor_value": self.neighbor_values.ravel(),
-                "contribution": self.contributions.ravel(),
-            }
+        q, k, _ = shape = self.contributions.shape
+        return _tidy(
+            shape,
+            query=np.arange(q)[:, None, None],
+            prediction=self.predictions[:, None, None],
+            rank=np.arange(1, k + 1)[:, None],
+            training_row=self.neighbors[:, :, None],
+            label=self.labels[:, :, None],
+            squared_distance=self.squared_distances[:, :, None],
+            feature=self.feature_names,
+            value=self.queries[:, None, :],
+            neighbor_value=self.neighbor_values,
+            contribution=self.contributions,
         )
 
     def importance_frame(self) -> "pd.DataFrame":
         """One row per query and feature: its share in the metric here, on average, the ratio."""
-        q, d = self.importance.shape
-        everywhere = np.tile(self.global_importance, q)
-        here = self.importance.ravel()
-        return _pandas().DataFrame(
-            {
-                "query": np.repeat(np.arange(q), d),
-                "feature": np.tile(self.feature_names, q),
-                "importance": here,
-                "global_importance": everywhere,
-                "ratio": np.divide(
-                    here, everywhere, out=np.full(len(here), np.nan), where=everywhere > 0.0
-                ),
-            }
+        average = np.broadcast_to(self.global_importance, self.importance.shape)
+        nothing = np.full(self.importance.shape, np.nan)
+        return _tidy(
+            self.importance.shape,
+            query=np.arange(len(self))[:, None],
+            feature=self.feature_names,
+            importance=self.importance,
+            global_importance=average,
+            ratio=np.divide(self.importance, average, out=nothing, where=average > 0.0),
         )
 
     def directions_frame(self, n_directions: int = 3) -> "pd.DataFrame":
@@ -101,15 +96,14 @@ class Explanation:
                 f"n_directions must be between 1 and {len(self.feature_names)}, got {n_directions}"
             )
         eigenvalues, vectors = leading_directions(self.metrics, n_directions)
-        q, k, d = vectors.shape
-        return _pandas().DataFrame(
-            {
-                "query": np.repeat(np.arange(q), k * d),
-                "direction": np.tile(np.repeat(np.arange(1, k + 1), d), q),
-                "eigenvalue": np.repeat(eigenvalues.ravel(), d),
-                "feature": np.tile(self.feature_names, q * k),
-                "loading": vectors.ravel(),
-            }
+        q, k, _ = vectors.shape
+        return _tidy(
+            vectors.shape,
+            query=np.arange(q)[:, None, None],
+            direction=np.arange(1, k + 1)[:, None],
+            eigenvalue=eigenvalues[:, :, None],
+            feature=self.feature_names,
+            loading=vectors,
         )
 
     def plot(self, query: int = 0, **options: Any) -> Any:
@@ -117,9 +111,10 @@ class Explanation:
         return ExplanationDisplay(self, query).plot(**options)
 
 
-def _pandas() -> Any:
+def _tidy(shape: tuple[int, ...], **columns: Any) -> "pd.DataFrame":
+    """One row per entry of an array of that shape, to which the columns are broadcast."""
     try:
-        import pandas
+        import pandas as pd
     except ImportError:
         raise ImportError("tables of explanations need pandas: pip install pandas") from None
-    return pandas
+    return pd.DataFrame({name: np.broadcast_to(c, shape).ravel() for name, c in columns.items()})

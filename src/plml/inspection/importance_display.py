@@ -1,13 +1,12 @@
 """Where in the data which feature matters."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from plml.inspection.displays import fitted_estimator, sample_rows
-from plml.inspection.style import axes_for, wrapped
-from plml.inspection.views import View
+from plml.inspection.style import colored_panels, wrapped
+from plml.inspection.views import View, training_sample
 
 #: Local shares are compared with the average up to this factor; beyond it the colour is full.
 _FACTOR = 2.0
@@ -29,8 +28,6 @@ class ImportanceDisplay:
     average: np.ndarray  # (k,) shares under the average metric
     names: list[str]  # (k,)
     view: View
-    figure_: Any = field(default=None, init=False)
-    axes_: Any = field(default=None, init=False)
 
     @classmethod
     def from_estimator(
@@ -52,20 +49,17 @@ class ImportanceDisplay:
         random_state : of their sample
         options : of ``plot``
         """
-        estimator = fitted_estimator(estimator)
+        X, _, view, rows = training_sample(estimator, n_points, random_state)
         if not hasattr(estimator, "local_importance"):
             raise ValueError(f"{type(estimator).__name__} has no basis metrics to compare")
-        X = estimator._fit_X
-        names = getattr(estimator, "feature_names_in_", None)
-        view = View.of(X, names)
-        rows = sample_rows(len(X), n_points, random_state)
         importance, average = estimator.local_importance()[rows], estimator.average_importance()
-        shown = np.argsort(-importance.std(axis=0), kind="stable")[:n_features]
+        top = np.argsort(-importance.std(axis=0), kind="stable")[:n_features]
+        names = getattr(estimator, "feature_names_in_", [f"x{f}" for f in range(X.shape[1])])
         return cls(
             points=view.points(X[rows]),
-            importance=importance[:, shown],
-            average=average[shown],
-            names=[f"x{f}" if names is None else str(names[f]) for f in shown],
+            importance=importance[:, top],
+            average=average[top],
+            names=[str(names[f]) for f in top],
             view=view,
         ).plot(**options)
 
@@ -77,34 +71,19 @@ class ImportanceDisplay:
         ax : as many matplotlib axes as there are features; by default new ones
         n_columns : of a new figure
         """
-        k = len(self.names)
-        n_columns = min(n_columns, k)
-        shape = (1, k) if ax is not None else (-(-k // n_columns), n_columns)
-        self.figure_, grid = axes_for(ax, shape, (2.5 * shape[1] + 0.9, 2.5 * shape[0] + 0.3))
-        self.axes_ = grid.ravel()
-        for panel in self.axes_[k:]:
-            panel.set_visible(False)
         safe = np.where(self.average > 0.0, self.average, 1.0)
         ratio = np.log2(np.maximum(self.importance / safe, 2.0**-10))
         limit = np.log2(_FACTOR)
-        for f, panel in enumerate(self.axes_[:k]):
-            order = np.argsort(np.abs(ratio[:, f]))
-            picture = panel.scatter(
-                *self.points[order].T,
-                s=6,
-                c=ratio[order, f],
-                cmap="PuOr_r",
-                vmin=-limit,
-                vmax=limit,
-                lw=0,
-                rasterized=True,
-            )
-            panel.set(xticks=[], yticks=[], aspect="equal", facecolor="0.93")
-            title = f"{wrapped([self.names[f]])[0]}\n{self.average[f]:.1%} on average"
-            panel.set_title(title, fontsize=9)
-            panel.spines[:].set_visible(False)
+        colors = {"cmap": "PuOr_r", "vmin": -limit, "vmax": limit}
+        self.figure_, self.axes_, picture = colored_panels(
+            ax, self.points, ratio, n_columns, 2.5, s=6, **colors
+        )
+        panels = self.axes_[: len(self.names)]
+        for panel, name, share in zip(panels, wrapped(self.names), self.average, strict=True):
+            panel.set_title(f"{name}\n{share:.1%} on average", fontsize=9)
+            panel.set_facecolor("0.93")
         bar = self.figure_.colorbar(
-            picture, ax=list(self.axes_[:k]), shrink=0.6, ticks=[-limit, 0.0, limit], extend="both"
+            picture, ax=list(panels), shrink=0.6, ticks=[-limit, 0.0, limit], extend="both"
         )
         bar.ax.set_yticklabels(["half the average", "average", "twice the average"])
         return self

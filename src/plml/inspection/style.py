@@ -1,6 +1,6 @@
 """One look for all pictures: colours that colour-blind readers tell apart, few lines."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,38 @@ def axes_for(ax: Any, shape: tuple[int, int], size: tuple[float, float]) -> tupl
     return grid[0].figure, grid.reshape(shape)
 
 
+def colored_panels(
+    ax: Any, points: np.ndarray, values: np.ndarray, n_columns: int, side: float, **scatter: Any
+) -> tuple["Figure", np.ndarray, Any]:
+    """One panel per column of the (n, k) values, which colour the points, the largest drawn last.
+
+    Returns the figure, its panels and what a colour bar needs. A new figure has ``n_columns``
+    panels in a row, each with sides of so many inches.
+    """
+    k = values.shape[1]
+    columns = min(n_columns, k)
+    shape = (-(-k // columns), columns) if ax is None else (1, k)
+    figure, grid = axes_for(ax, shape, (side * shape[1] + 0.9, side * shape[0] + 0.3))
+    panels = grid.ravel()
+    for panel in panels[k:]:
+        panel.set_visible(False)
+    for panel, value in zip(panels[:k], values.T, strict=True):
+        order = np.argsort(np.abs(value))
+        scatter |= {"c": value[order], "lw": 0, "rasterized": True}
+        picture = panel.scatter(*points[order].T, **scatter)
+        panel.set(xticks=[], yticks=[], aspect="equal")
+        panel.spines[:].set_visible(False)
+    return figure, panels, picture
+
+
+def bar_rows(ax: "Axes", n_rows: int, names: Sequence[str] = ()) -> None:
+    """Axes for horizontal bars, the first on top, named or not."""
+    ax.set_yticks(np.arange(n_rows), names)
+    ax.set_ylim(n_rows - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
+    clean(ax)
+
+
 def write_figure(figure: "Figure", path: Path) -> None:
     """A picture in the format that the name says, PNG where it says none."""
     stream = BytesIO()
@@ -74,7 +106,7 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def wrapped(names: Sequence[Any], width: int = 28) -> list[str]:
+def wrapped(names: Iterable[Any], width: int = 28) -> list[str]:
     """Names of bounded length."""
     texts = (str(name) for name in names)
     return [text if len(text) <= width else text[: width - 1] + "…" for text in texts]

@@ -1,8 +1,9 @@
 """Two-dimensional views of data and of the metrics at its points."""
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from plml.ops.projections import psd_factor
 
@@ -37,6 +38,29 @@ class View(NamedTuple):
     def metrics(self, M: np.ndarray) -> np.ndarray:
         """The metrics of moves within the plane, (n, 2, 2)."""
         return self.axes @ M @ self.axes.T
+
+
+def training_sample(
+    estimator: Any, n_points: int, random_state: int
+) -> tuple[np.ndarray, np.ndarray, View, np.ndarray]:
+    """Training rows of a fitted estimator, their classes, a view, and some rows to show."""
+    check_fitted(estimator)
+    X, codes = estimator.training_cases()
+    view = View.of(X, getattr(estimator, "feature_names_in_", None))
+    return X, codes, view, sample_rows(len(X), n_points, random_state)
+
+
+def sample_rows(n: int, size: int, random_state: int) -> np.ndarray:
+    """Some of n rows, in their order."""
+    rng = np.random.default_rng(random_state)
+    return np.sort(rng.choice(n, min(size, n), replace=False))
+
+
+def check_fitted(model: Any) -> None:
+    """Refuse an estimator that is not fitted; of a pipeline, say which step is meant."""
+    if hasattr(model, "steps"):
+        raise ValueError("give the last step of the pipeline, model[-1], and the data it sees")
+    check_is_fitted(model)
 
 
 def ellipse(M: np.ndarray) -> tuple[float, float, float]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Collection
 from math import prod
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
@@ -27,7 +27,7 @@ class Header(NamedTuple):
 
 
 def array_headers(
-    archive: ZipFile, n_bytes: int, beside: Collection[str] = ()
+    archive: ZipFile, n_bytes: int, others: Collection[str] = ()
 ) -> dict[str, Header]:
     """The arrays of an archive by the names of their members, which hold nothing else.
 
@@ -35,7 +35,7 @@ def array_headers(
     ----------
     archive : opened to be read
     n_bytes : size of its file
-    beside : members that are not arrays
+    others : members that are not arrays
     """
     members = archive.infolist()
     if len({member.filename for member in members}) < len(members):
@@ -48,7 +48,7 @@ def array_headers(
     return {
         member.filename: _header(archive, member)
         for member in members
-        if member.filename not in beside
+        if member.filename not in others
     }
 
 
@@ -68,19 +68,14 @@ def _header(archive: ZipFile, member: ZipInfo) -> Header:
     """Read the header alone; refuses one that does not tell the size of the member."""
     with archive.open(member) as stream:
         try:
-            header = _read_header(stream)
+            shape, _, dtype = _READERS[npy.read_magic(stream)](stream)
         except (KeyError, ValueError) as error:
             raise ValueError(f"{member.filename!r} is not an array") from error
         start = stream.tell()
-    n_items = prod(header.shape)
-    fits = start + n_items * header.dtype.itemsize == member.file_size
-    if not fits or min(header.shape, default=0) < 0 or (n_items and not header.dtype.itemsize):
-        raise ValueError(f"{member.filename!r} claims a shape that it does not have")
-    return header
-
-
-def _read_header(stream: IO[bytes]) -> Header:
-    shape, _, dtype = _READERS[npy.read_magic(stream)](stream)
     if dtype.hasobject:
-        raise ValueError("pickled objects")
+        raise ValueError(f"{member.filename!r} is not an array")
+    n_items = prod(shape)
+    fits = start + n_items * dtype.itemsize == member.file_size
+    if not fits or min(shape, default=0) < 0 or (n_items and not dtype.itemsize):
+        raise ValueError(f"{member.filename!r} claims a shape that it does not have")
     return Header(shape, dtype)

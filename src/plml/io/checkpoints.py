@@ -2,13 +2,14 @@
 
 One file holds what was computed so far: the neighbours, the anchors, finished runs of a solver, and
 the state of the one that is running. It is replaced in one step, and the file before it is kept
-beside it, so that a power cut in the middle of a write loses one interval and no more.
+next to it, so that a power cut in the middle of a write loses one interval and no more.
 """
 
 import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -95,23 +96,17 @@ class Checkpoint:
         return self.path.with_name(self.path.name + ".previous")
 
 
+@dataclass(eq=False)
 class FileCheckpointer(Checkpointer):
-    """The state of one fit, in memory and in a file.
+    """The state of one fit, in memory and in a file."""
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    identity : of the data and the parameters
-    state : arrays by name, ``part/name``
-    """
+    checkpoint: Checkpoint
+    identity: dict[str, Any]  # of the data and the parameters
+    state: State  # arrays by name, ``part/name``
 
-    def __init__(self, checkpoint: Checkpoint, identity: dict[str, Any], state: State) -> None:
-        self.checkpoint = checkpoint
-        self.identity = identity
-        self.state = state
+    def __post_init__(self) -> None:
         self._saved_at = monotonic()
-        self._unsaved = False
-        self._warned = False
+        self._unsaved = self._warned = False
 
     def arrays(self, name: str, compute: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
         """As in ``Checkpointer``; saved with a solver's next state, or when the interval ends."""
@@ -185,12 +180,12 @@ class FileCheckpointer(Checkpointer):
         self._saved_at, self._unsaved = monotonic(), False
 
 
+@dataclass(eq=False)
 class FileSolverCheckpoint(SolverCheckpoint):
     """The part of a checkpoint that belongs to one run of a solver."""
 
-    def __init__(self, fit: FileCheckpointer, name: str) -> None:
-        self._fit = fit
-        self._name = name
+    _fit: FileCheckpointer
+    _name: str
 
     def finished(self) -> Solution | None:
         """As in ``SolverCheckpoint``."""
@@ -236,9 +231,8 @@ def _check_ours(path: Path) -> None:
         return
     except OSError as error:
         raise ValueError(f"cannot read the checkpoint {path}: {error}") from error
-    if begin and _OWN.encode() not in begin and not b"PK".startswith(begin[:2]):
-        raise ValueError(f"{path} is not a checkpoint; give another path")
-    if len(begin) == _BEGIN and _OWN.encode() not in begin:
+    cut = len(begin) < _BEGIN and b"PK".startswith(begin[:2])
+    if _OWN.encode() not in begin and not cut:
         raise ValueError(f"{path} is not a checkpoint; give another path")
 
 
@@ -282,12 +276,7 @@ def _check_identity(path: Path, found: Any, expected: dict[str, Any]) -> None:
 
 
 def _solution(state: State) -> Solution:
+    numbers = {name: state[name].item() for name in ("value", "gap", "converged", "n_iter")}
     return Solution(
-        x=state["x"],
-        value=float(state["value"]),
-        gap=float(state["gap"]),
-        converged=bool(state["converged"]),
-        interrupted=False,
-        n_iter=int(state["n_iter"]),
-        history=history_of(state["history"]),
+        x=state["x"], interrupted=False, history=history_of(state["history"]), **numbers
     )

@@ -81,7 +81,7 @@ def write_atomically(path: Path, content: str | bytes, previous: Path | None = N
     check_file(path)
     path = path.resolve()  # a link stays a link
     path.parent.mkdir(parents=True, exist_ok=True)
-    stream, temporary = _new_beside(path)
+    stream, temporary = _new_next_to(path)
     try:
         with stream:
             stream.write(_encoded(content))
@@ -109,9 +109,9 @@ def exclusively(path: Path) -> Iterator[None]:
         yield
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.lock")
+    lock = path.with_name(f".{path.name}.lock")
     while True:
-        with beside.open("ab") as stream:
+        with lock.open("ab") as stream:
             with suppress(OSError):  # no locks in this folder
                 fcntl.flock(stream, fcntl.LOCK_EX)
             if os.fstat(stream.fileno()).st_nlink == 0:  # of one who is done: another may have come
@@ -119,7 +119,7 @@ def exclusively(path: Path) -> Iterator[None]:
             try:
                 yield
             finally:
-                beside.unlink(missing_ok=True)
+                lock.unlink(missing_ok=True)
             return
 
 
@@ -198,7 +198,7 @@ def _opened(path: Path) -> int:
     return handle
 
 
-def _new_beside(path: Path) -> tuple[IO[bytes], str]:
+def _new_next_to(path: Path) -> tuple[IO[bytes], str]:
     """A new file in the same folder, locked as long as it is open."""
     while True:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")

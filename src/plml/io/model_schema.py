@@ -43,7 +43,7 @@ _OTHERS = (
 def check_model(content: bytes) -> None:
     """Refuse a model file that would take more to read than a small multiple of its size."""
     with ZipFile(BytesIO(content)) as archive:
-        headers = array_headers(archive, len(content), beside=[SCHEMA])
+        headers = array_headers(archive, len(content), others=[SCHEMA])
         if archive.getinfo(SCHEMA).file_size > _MOST_BYTES:
             raise ValueError(f"its schema has more than {_MOST_BYTES >> 20} MiB")
         _Nodes(headers).digest(json.loads(archive.read(SCHEMA)))

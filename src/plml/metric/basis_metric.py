@@ -1,5 +1,6 @@
 """M(x) = sum_b w_b(x) M_b (equation 2), ready to be asked."""
 
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -48,42 +49,25 @@ class SearchIndexes:
         return share_found(truth, found)
 
 
+@dataclass(eq=False)
 class BasisMetric:
     """A convex combination of basis metrics at every point; neighbours are training rows.
 
     Points are (n, d) arrays in the coordinates of the data, or None for the training rows.
-
-    Parameters
-    ----------
-    X : (n, d) array, the training rows
-    weights : (n, m) array
-    M : (m, d, d) array
-    rule : weights of new points
-    span : in which the rows lie, where that is less than the whole space
-    device : where the work is done
-    approximate : whether the search is
     """
+
+    X: np.ndarray  # (n, d), the training rows
+    training_weights: np.ndarray  # (n, m)
+    M: np.ndarray  # (m, d, d)
+    rule: WeightRule  # for new points
+    _: KW_ONLY
+    span: Span | None = None  # in which the rows lie, where that is less than the whole space
+    device: str = "cpu"  # where the work is done
+    approximate: bool = False  # whether the search is
 
     searches_on_gpu = True
 
-    def __init__(
-        self,
-        X: np.ndarray,
-        weights: np.ndarray,
-        M: np.ndarray,
-        rule: WeightRule,
-        *,
-        span: Span | None = None,
-        device: str = "cpu",
-        approximate: bool = False,
-    ) -> None:
-        self.X = X
-        self.training_weights = weights
-        self.M = M
-        self.rule = rule
-        self.span = span
-        self.device = device
-        self.approximate = approximate
+    def __post_init__(self) -> None:
         self._indexes: dict[str, SearchIndexes] = {}
 
     def search(self, Q: Array | None, k: int) -> tuple[Array, Array]:
@@ -95,11 +79,12 @@ class BasisMetric:
             return indexes.metric_index.search(points, indexes.weights, k, own)
         return indexes.metric_index.search(points, self.rule.weights(points, indexes), k)
 
-    def nearest(self, Q: Array, k: int) -> Array:
-        """Numbers of the k nearest in any order, for a vote."""
+    def nearest_labels(self, Q: Array, k: int, labels: np.ndarray) -> Array:
+        """(q, k) labels of the k nearest in any order, given those of the training rows."""
         points = self._placed(Q)
         indexes = self.indexes_on(points)
-        return indexes.metric_index.nearest(points, self.rule.weights(points, indexes), k)
+        nearest = indexes.metric_index.nearest(points, self.rule.weights(points, indexes), k)
+        return like(labels, nearest)[nearest]
 
     def weights(self, Q: Array | None) -> Array:
         """(q, m) weights of the basis metrics."""

@@ -1,5 +1,7 @@
 """A metric at every training row; distances are measured under that of the row."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from plml.ops.distances import local_pairs
@@ -7,26 +9,20 @@ from plml.ops.span import Span, inside, inward
 from plml.stages.search import TrainingMetricIndex
 
 
+@dataclass(eq=False)
 class CaseMetric:
-    """M_g for the training rows of group g; that of a new point is that of its nearest row.
+    """M_g for the training rows of group g; that of a new point is that of its nearest row."""
 
-    Parameters
-    ----------
-    X : (n, d) array, the training rows
-    groups : (n,) integer array
-    M : (m, d, d) array
-    span : in which the rows lie, where that is less than the whole space
-    """
+    X: np.ndarray  # (n, d), the training rows
+    groups: np.ndarray  # (n,), numbers of metrics
+    M: np.ndarray  # (m, d, d)
+    span: Span | None = None  # in which the rows lie, where that is less than the whole space
 
     searches_on_gpu = False
 
-    def __init__(
-        self, X: np.ndarray, groups: np.ndarray, M: np.ndarray, span: Span | None = None
-    ) -> None:
-        self.groups = groups
-        self.M = M
-        self.span = span
-        self.index = TrainingMetricIndex(inside(X, span), groups, inward(M, span))
+    def __post_init__(self) -> None:
+        rows, M = inside(self.X, self.span), inward(self.M, self.span)
+        self.index = TrainingMetricIndex(rows, self.groups, M)
 
     def search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         """As in ``BasisMetric``."""
@@ -34,9 +30,9 @@ class CaseMetric:
             return self.index.search(self.index.X, k, np.arange(len(self.groups)))
         return self.index.search(inside(Q, self.span), k)
 
-    def nearest(self, Q: np.ndarray, k: int) -> np.ndarray:
+    def nearest_labels(self, Q: np.ndarray, k: int, labels: np.ndarray) -> np.ndarray:
         """As in ``BasisMetric``."""
-        return self.search(Q, k)[1]
+        return labels[self.search(Q, k)[1]]
 
     def matrix(self, Q: np.ndarray | None) -> np.ndarray:
         """As in ``BasisMetric``."""
@@ -49,4 +45,4 @@ class CaseMetric:
         return local_pairs(first, weights, self.M, second, rows)[:, 0]
 
     def _groups_of(self, Q: np.ndarray | None) -> np.ndarray:
-        return self.groups if Q is None else self.groups[self.nearest(Q, 1)[:, 0]]
+        return self.groups if Q is None else self.nearest_labels(Q, 1, self.groups)[:, 0]

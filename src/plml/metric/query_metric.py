@@ -1,6 +1,7 @@
 """A metric of its own at every query, made when it is asked for."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,33 +15,20 @@ from plml.stages.search import OwnMetricIndex
 Matrices = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 
 
+@dataclass(eq=False)
 class QueryMetric:
     """Blocks of queries, one per thread: metrics, then the search under them.
 
     Memory does not grow with the queries, and the threads of the linear algebra do not multiply
     ours.
-
-    Parameters
-    ----------
-    index : training rows in the coordinates of the search
-    matrices : of queries
-    elements_per_query : numbers that one query needs while its metric is made
-    span : in which the rows lie, where that is less than the whole space
     """
 
-    searches_on_gpu = False
+    index: OwnMetricIndex  # training rows in the coordinates of the search
+    matrices: Matrices
+    elements_per_query: int  # numbers that one query needs while its metric is made
+    span: Span | None  # in which the rows lie, where that is less than the whole space
 
-    def __init__(
-        self,
-        index: OwnMetricIndex,
-        matrices: Matrices,
-        elements_per_query: int,
-        span: Span | None,
-    ) -> None:
-        self.index = index
-        self.matrices = matrices
-        self.elements_per_query = elements_per_query
-        self.span = span
+    searches_on_gpu = False
 
     def search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         """As in ``BasisMetric``."""
@@ -56,9 +44,9 @@ class QueryMetric:
         self._in_blocks(search, len(points))
         return squared, indices
 
-    def nearest(self, Q: np.ndarray, k: int) -> np.ndarray:
+    def nearest_labels(self, Q: np.ndarray, k: int, labels: np.ndarray) -> np.ndarray:
         """As in ``BasisMetric``."""
-        return self.search(Q, k)[1]
+        return labels[self.search(Q, k)[1]]
 
     def matrix(self, Q: np.ndarray | None) -> np.ndarray:
         """As in ``BasisMetric``."""

@@ -253,7 +253,7 @@ def fit(
     labels = _target(table, target, name)
     features = table.drop(columns=[target, *drop])
     if not features.shape[1]:
-        raise ValueError(f"{name} has no column beside {target!r} to learn from")
+        raise ValueError(f"{name} has no column besides {target!r} to learn from")
     columns = Columns.of(features, name, missing == "impute")
     if regularization is None:
         classifier: Any = PLMLCV(**parameters)

@@ -1,0 +1,321 @@
+"""The questions that a fitted metric of any kind answers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from plml.backend.arrays import (
+    Array,
+    is_chunked,
+    is_collection,
+    is_on_gpu,
+    is_tensor,
+    like,
+    on_host,
+)
+from plml.estimators._callbacks import stage_callback
+from plml.estimators._fitted_state import MADE_METRIC, of_one_fit
+from plml.estimators._neighborhoods import (
+    check_mode,
+    check_radius,
+    neighbor_graph,
+    ragged,
+    within_radius,
+)
+from plml.ops.span import Span, outward
+from plml.stages.run import Run
+from plml.validation import check_kinds, largest_safe, pair_points, positive_integer, query_data
+
+
+class MetricQueries(ABC):
+    """Mixin for estimators that have a metric; a subclass makes it in ``_make_metric``."""
+
+    n_neighbors: int
+    n_jobs: int | None
+    # Parameters that not every estimator has.
+    device: str = "cpu"
+    search_backend: str = "exact"
+    working_memory: float | None = None
+    verbose: int = 0
+
+    classes_: np.ndarray
+    n_features_in_: int
+    _fit_X: np.ndarray
+    _fit_codes: np.ndarray
+    _made_metric: tuple[tuple[Any, ...], Any] | None = None
+    #: Where the rows do not differ in all directions, those in which they do (see ``ops.span``).
+    _span_center: np.ndarray | None = None
+    _span_basis: np.ndarray | None = None
+
+    @abstractmethod
+    def _make_metric(self) -> Any:
+        """The metric that the fitted attributes describe (see ``plml.metric``)."""
+
+    @abstractmethod
+    def _shares(self, X: Array) -> Array:
+        """(q, n_classes) shares of the classes in the votes for checked queries."""
+
+    def _metric_parameters(self) -> tuple[Any, ...]:
+        """Parameters that the metric depends on; a change after the fit takes effect at once."""
+        return (self.device,)
+
+    @property
+    def _metric(self) -> Any:
+        """The metric, made once per fit."""
+        parameters = self._metric_parameters()
+        made = self._made_metric
+        if made is None or made[0] != parameters:
+            made = self._made_metric = parameters, self._make_metric()
+        return made[1]
+
+    @property
+    def _span(self) -> Span | None:
+        if self._span_center is None or self._span_basis is None:
+            return None
+        return Span(self._span_center, self._span_basis)
+
+    def _outward(self, M: np.ndarray) -> np.ndarray:
+        """Learned metrics in the coordinates of the data, in its dtype."""
+        return outward(M, self._span).astype(self._fit_X.dtype, copy=False)
+
+    def _run(self) -> Run:
+        """What goes on around a fit, or around a question."""
+        return Run(
+            observe=partial(stage_callback, self),
+            n_jobs=self.n_jobs,
+            memory=self.working_memory,
+            verbose=self.verbose,
+        )
+
+    def _ask(self, question: str, X: Any, *arguments: Any) -> Any:
+        """The answer of the metric for the points that a user gives, None for the training rows."""
+        queries = None if X is None else self._validate_queries(X)
+        with self._run().limits():
+            return getattr(self._metric, question)(queries, *arguments)
+
+    @of_one_fit
+    def training_cases(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that were learned from, and where in ``classes_`` the class of each one is."""
+        return self._fit_X, self._fit_codes
+
+    @of_one_fit
+    def training_metrics(self, rows: Any) -> np.ndarray:
+        """The metric matrices at some training rows, (n_rows, n_features, n_features).
+
+        Parameters
+        ----------
+        rows : (n_rows,) numbers of training rows
+        """
+        with self._run().limits():
+            return on_host(self._metric.matrix(self._fit_X[rows]))
+
+    def _elsewhere(self, X: Any) -> Any:
+        """What answers for queries that are not on this machine, or None."""
+        if not is_collection(X):
+            return None
+        from plml.dask.block_queries import BlockQueries
+
+        return BlockQueries(self)
+
+    @of_one_fit
+    def kneighbors(
+        self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> tuple[np.ndarray, np.ndarray] | np.ndarray:
+        """The nearest training instances under the learned metric, nearest first.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances,
+            each of which is then left out of its own neighbours
+        n_neighbors : how many; by default the ``n_neighbors`` of the estimator
+        return_distance : whether distances are returned as well
+
+        Returns
+        -------
+        distances : (n_queries, n_neighbors) array, only with ``return_distance``
+        indices : (n_queries, n_neighbors) array of training rows
+        """
+        if (elsewhere := self._elsewhere(X)) is not None:
+            return elsewhere.kneighbors(X, n_neighbors, return_distance)
+        squared, neighbors = self._found(X, n_neighbors)
+        neighbors = follow(neighbors, X)
+        return (follow(squared**0.5, X), neighbors) if return_distance else neighbors
+
+    @of_one_fit
+    def kneighbors_graph(
+        self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity"
+    ) -> sparse.csr_matrix:
+        """The neighbours of ``kneighbors`` as a sparse matrix (n_queries, n_samples).
+
+        Parameters
+        ----------
+        X, n_neighbors : as in ``kneighbors``
+        mode : {"connectivity", "distance"}
+            Entries are ones, or the distances.
+        """
+        check_mode(mode)
+        squared, neighbors = (on_host(part) for part in self._found(X, n_neighbors))
+        values = list(np.sqrt(squared)) if mode == "distance" else None
+        return neighbor_graph(values, list(neighbors), len(self._fit_X))
+
+    @of_one_fit
+    def radius_neighbors(
+        self,
+        X: Any = None,
+        radius: float = 1.0,
+        return_distance: bool = True,
+        sort_results: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray] | np.ndarray:
+        """All training instances within a distance under the learned metric.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances,
+            each of which is then left out of its own neighbours
+        radius : the largest distance
+        return_distance : whether distances are returned as well
+        sort_results : nearest first; otherwise in the order of the training instances
+
+        Returns
+        -------
+        distances : (n_queries,) array of arrays, only with ``return_distance``
+        indices : (n_queries,) array of arrays of training rows
+        """
+        distances, indices = self._within(X, radius, sort_results)
+        return (ragged(distances), ragged(indices)) if return_distance else ragged(indices)
+
+    @of_one_fit
+    def radius_neighbors_graph(
+        self,
+        X: Any = None,
+        radius: float = 1.0,
+        mode: str = "connectivity",
+        sort_results: bool = False,
+    ) -> sparse.csr_matrix:
+        """The neighbours of ``radius_neighbors`` as a sparse matrix (n_queries, n_samples).
+
+        Parameters
+        ----------
+        X, radius, sort_results : as in ``radius_neighbors``
+        mode : {"connectivity", "distance"}
+            Entries are ones, or the distances.
+        """
+        check_mode(mode)
+        distances, indices = self._within(X, radius, sort_results)
+        values = distances if mode == "distance" else None
+        return neighbor_graph(values, indices, len(self._fit_X))
+
+    @of_one_fit
+    def get_mahalanobis_matrix(self, X: Any = None) -> np.ndarray:
+        """The metric matrix at each point, (n_queries, n_features, n_features).
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances
+        """
+        return follow(self._ask("matrix", X), X)
+
+    @of_one_fit
+    def pair_distance(self, pairs: Any, squared: bool = False) -> np.ndarray:
+        """Distance within each pair, under the metric at its *first* point.
+
+        A local metric is not symmetric: swapping the two points changes the distance.
+
+        Parameters
+        ----------
+        pairs : (n_pairs, 2, n_features) array
+        squared : return squared distances
+        """
+        first, second = pair_points(self, pairs)
+        with self._run().limits():
+            result = self._metric.pair_distances(first, second)
+        return follow(result if squared else np.sqrt(result), pairs)
+
+    def pair_score(self, pairs: Any) -> np.ndarray:
+        """Minus ``pair_distance``: the larger, the more alike the two points of a pair.
+
+        Parameters
+        ----------
+        pairs : (n_pairs, 2, n_features) array
+        """
+        return -self.pair_distance(pairs)
+
+    @of_one_fit
+    def get_metric(self) -> Callable[..., float]:
+        """The learned metric as a function of two points, ``metric(u, v, squared=False)``.
+
+        The metric is that at ``u``. The function stays as it is when the estimator is fitted again.
+        """
+
+        def metric(u: Any, v: Any, squared: bool = False) -> float:
+            for point in (u, v):
+                check_kinds(point, None)
+            u, v = np.asarray(u), np.asarray(v)
+            if u.ndim != 1 or u.shape != v.shape:
+                raise ValueError(f"give two points of one dimension, got {u.shape} and {v.shape}")
+            return float(self.pair_distance(np.stack([u, v])[None], squared)[0])
+
+        return metric
+
+    def _found(self, X: Any, n_neighbors: int | None) -> tuple[Array, Array]:
+        """Squared distances and indices of the neighbours, for arguments as a user gives them."""
+        asked = self.n_neighbors if n_neighbors is None else n_neighbors
+        k = positive_integer("n_neighbors", asked)
+        available = len(self._fit_X) - (X is None)
+        if k > available:
+            raise ValueError(
+                f"n_neighbors={k} is more than the {available} instances to choose from"
+            )
+        return self._ask("search", X, k)
+
+    def _within(
+        self, X: Any, radius: float, nearest_first: bool
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Distances and indices of ``radius_neighbors``."""
+        radius = check_radius(radius)
+        queries = None if X is None else self._validate_queries(X)
+        n_queries = len(self._fit_X if queries is None else queries)
+
+        def search(rows: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
+            if queries is None:  # a training row is left out of its own neighbours
+                return tuple(on_host(part)[rows] for part in self._metric.search(None, k))
+            found = self._metric.search(queries[like(rows, queries)], k)
+            return tuple(on_host(part) for part in found)
+
+        with self._run().limits():
+            n_rows = len(self._fit_X) - (X is None)
+            return within_radius(search, n_queries, n_rows, radius, nearest_first)
+
+    def _validate_queries(self, X: Any) -> Array:
+        """Checked queries: a NumPy array, or the tensor itself where it can stay on its GPU."""
+        if is_on_gpu(X) and self._metric.searches_on_gpu and self._is_fine(X):
+            return X.detach()
+        return self._validate_on_host(X)
+
+    def _validate_on_host(self, X: Any) -> np.ndarray:
+        return query_data(self, X)
+
+    def _is_fine(self, X: Array) -> bool:
+        """Whether a tensor needs no conversion and no complaint."""
+        if X.ndim != 2 or X.shape[1] != self.n_features_in_ or not len(X):
+            return False
+        dtype = str(X.dtype).rpartition(".")[2]
+        # NaN is not below any limit.
+        return dtype in ("float32", "float64") and bool(X.abs().max() <= largest_safe(dtype))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != MADE_METRIC}
+
+
+def follow(result: Array, X: Any) -> Array:
+    """A result where the query came from: tensors for tensors, Dask arrays as they are, else NumPy
+    arrays.
+    """
+    if is_chunked(result):
+        return result
+    return like(result, X) if is_tensor(X) else on_host(result)

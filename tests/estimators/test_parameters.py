@@ -1,0 +1,45 @@
+"""Parameters are declared as fields of dataclasses; nothing else of an estimator is one."""
+
+import inspect
+from dataclasses import fields
+
+import pytest
+from sklearn.datasets import load_iris
+
+from every_estimator import ESTIMATORS
+from plml import PLML, PLMLCV
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_parameter_is_a_keyword_with_a_constraint(name):
+    model = ESTIMATORS[name]()
+    parameters = inspect.signature(type(model)).parameters
+    assert {p.kind for p in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    assert set(parameters) == set(model.get_params()) == {its.name for its in fields(model)}
+    assert set(model._parameter_constraints) == set(parameters)
+    assert all(model._parameter_constraints.values())
+    assert set(vars(model)) == set(parameters)
+
+
+def test_a_selected_regularization_is_no_parameter():
+    assert "regularization" not in PLMLCV().get_params()
+    assert not hasattr(PLMLCV(), "regularization")
+
+
+def test_estimators_are_equal_only_to_themselves():
+    assert PLML() != PLML()
+    assert len({PLML(), PLML()}) == 2
+
+
+def test_dask_tells_fits_apart():
+    tokenize = pytest.importorskip("dask.tokenize").tokenize
+    X, y = load_iris(return_X_y=True)
+    first, second = (
+        PLML(n_bases=2, random_state=0).fit(X[part], y[part])
+        for part in (slice(0, 100), slice(50, 150))
+    )
+    again = PLML(n_bases=2, random_state=0).fit(X[:100], y[:100])
+    assert first.get_params() == second.get_params()
+    assert tokenize(first) != tokenize(second)
+    assert tokenize(first) == tokenize(first)
+    assert tokenize(again) != tokenize(PLML(n_bases=2, random_state=0))
