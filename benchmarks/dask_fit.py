@@ -33,11 +33,11 @@ from plml.dask import fit
 from plml.dask.fitting import fit_on_cluster
 from plml.dask.landmarks import FEWEST_LANDMARKS, MOST_LANDMARKS
 from plml.io.files import write_atomically
-from plml.stages.graph import find_graph, graph_laplacian, similarity_graph
+from plml.stages.graph import graph_laplacian, n_nearest, similarity_graph
 from plml.stages.neighbors import ExactNeighbors
 from plml.stages.pipeline import METRICS, Settings, SmoothWeighting
 from plml.stages.run import Run
-from plml.stages.weights import WeightProblem
+from plml.stages.weights import WeightProblem, row_terms
 from plml_study import datasets
 from plml_study.records import provenance
 from raw_mnist import raw_mnist
@@ -114,9 +114,10 @@ def on_landmarks(name: str, numbers: list[int]) -> list[dict[str, Any]]:
             )
             weights, predictions = model.weights_.compute(), model.predict(Q)
             if everything is None:
-                squared, near = find_graph(neighbors, model.n_graph_neighbors)
+                squared, near = neighbors.graph(n_nearest(model.n_graph_neighbors))
                 L = graph_laplacian(similarity_graph(squared, near, model.n_graph_neighbors))
-                problem = WeightProblem(X, model.anchors_, model.locality, model.smoothness, L)
+                terms = row_terms(X, model.anchors_, model.locality)
+                problem = WeightProblem(terms, model.anchors_, model.smoothness, L)
                 everything = problem.evaluate(weights).value, weights, predictions
             found.append(
                 {

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,62 @@ def whole(data: Path, checkpoint: Path) -> dict[str, Any]:
     return dict(np.load(out))
 
 
+def killed(
+    data: Path, checkpoint: Path, moment: float, cut: float | None
+) -> tuple[bool, int, dict[str, Any]]:
+    """Whether a fit had finished when it was killed, the bytes of its checkpoint, and what a fit
+    from there finds.
+
+    Parameters
+    ----------
+    moment : seconds after which it is killed
+    cut : share of the newest checkpoint that is left of it; None leaves it whole
+    """
+    process = start(data, checkpoint, checkpoint.with_suffix(".out.npz"))
+    time.sleep(moment)
+    process.send_signal(signal.SIGKILL)
+    finished = process.wait() == 0
+    size = checkpoint.stat().st_size if checkpoint.exists() else 0
+    if size and cut is not None:
+        with checkpoint.open("r+b") as stream:
+            stream.truncate(int(cut * size))
+    return finished, size, whole(data, checkpoint)
+
+
+def trials_of(data: Path, undisturbed: dict[str, Any], n_kills: int) -> Iterator[dict[str, Any]]:
+    """Fits that were killed, every other one with its newest checkpoint cut, and resumed."""
+    rng = np.random.default_rng(0)
+    for trial in range(n_kills):
+        checkpoint = data.with_name(f"{trial}.npz")
+        moment = rng.uniform(0.0, float(undisturbed["seconds"]))
+        cut = rng.uniform() if trial % 2 else None
+        finished, size, resumed = killed(data, checkpoint, moment, cut)
+        ratio = float(resumed["objective"] / undisturbed["objective"])
+        yield {
+            "killed_after": round(moment, 3),
+            "finished_before": finished,
+            "checkpoint_bytes": size,
+            "newest_cut": bool(size and cut is not None),
+            "seconds_to_resume": round(float(resumed["seconds"]), 3),
+            "objective_difference": abs(ratio - 1.0),
+            "agreement": float(np.mean(resumed["predicted"] == undisturbed["predicted"])),
+        }
+        for file in data.parent.glob(f"{trial}.*"):
+            file.unlink()
+
+
+def summary_of(trials: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """How many fits came to the same answer, and how far the others were."""
+    same = [t["objective_difference"] <= 1e-3 and t["agreement"] >= 0.999 for t in trials]
+    return {
+        "undisturbed_seconds": seconds,
+        "kills": len(trials),
+        "resumed_to_the_same": sum(same),
+        "largest_objective_difference": max(t["objective_difference"] for t in trials),
+        "smallest_agreement": min(t["agreement"] for t in trials),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fit", nargs=3, metavar=("DATA", "CHECKPOINT", "OUT"))
@@ -72,55 +129,19 @@ def main() -> None:
         return
     dataset = load("letter", arguments.data_dir)
     X, y, X_test, _ = prepared_split(dataset, *next(iter(splits(dataset))))
-    rng = np.random.default_rng(0)
     trials = []
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data.npz"
         np.savez(data, X=X, y=y, X_test=X_test)
-        undisturbed = whole(data, Path(folder) / "whole.npz")
-        length = float(undisturbed["seconds"])
-        for trial in range(arguments.kills):
-            checkpoint = Path(folder) / f"{trial}.npz"
-            process = start(data, checkpoint, checkpoint.with_suffix(".out.npz"))
-            moment = rng.uniform(0.0, length)
-            time.sleep(moment)
-            process.send_signal(signal.SIGKILL)
-            finished = process.wait() == 0
-            size = checkpoint.stat().st_size if checkpoint.exists() else 0
-            cut = bool(trial % 2 and size)
-            if cut:
-                with checkpoint.open("r+b") as stream:
-                    stream.truncate(int(rng.integers(size)))
-            resumed = whole(data, checkpoint)
-            trials.append(
-                {
-                    "killed_after": round(moment, 3),
-                    "finished_before": finished,
-                    "checkpoint_bytes": size,
-                    "newest_cut": cut,
-                    "seconds_to_resume": round(float(resumed["seconds"]), 3),
-                    "objective_difference": abs(
-                        float(resumed["objective"] / undisturbed["objective"]) - 1.0
-                    ),
-                    "agreement": float(np.mean(resumed["predicted"] == undisturbed["predicted"])),
-                }
-            )
-            print(json.dumps(trials[-1]), flush=True)
-            for file in Path(folder).glob(f"{trial}.*"):
-                file.unlink()
-    same = [t["objective_difference"] <= 1e-3 and t["agreement"] >= 0.999 for t in trials]
-    summary = {
-        "undisturbed_seconds": length,
-        "kills": len(trials),
-        "resumed_to_the_same": sum(same),
-        "largest_objective_difference": max(t["objective_difference"] for t in trials),
-        "smallest_agreement": min(t["agreement"] for t in trials),
-        "trials": trials,
-        **provenance(),
-    }
-    print({key: summary[key] for key in list(summary)[:5]})
+        undisturbed = whole(data, data.with_name("whole.npz"))
+        for trial in trials_of(data, undisturbed, arguments.kills):
+            print(json.dumps(trial), flush=True)
+            trials.append(trial)
+    summary = summary_of(trials, float(undisturbed["seconds"]))
+    print(summary)
     if arguments.out:
-        write_atomically(arguments.out, json.dumps(summary, indent=1))
+        content = {**summary, "trials": trials, **provenance()}
+        write_atomically(arguments.out, json.dumps(content, indent=1))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,9 @@ RUN = re.compile(r"plml (fit|evaluate|explain|predict) |python -c ")
 def test_snippets_run(page, monkeypatch, tmp_path):
     """In their order: Python, and commands for the terminal."""
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\S*)[^\n]*\n(.*?)^```", text, re.M | re.S)
+    assert len(re.findall("^```", text, re.M)) == 2 * len(blocks)  # none is skipped
     names: dict = {"__name__": "__main__"}
     for number, (language, block) in enumerate(blocks):
         if language == "python":

@@ -3,10 +3,15 @@
 import argparse
 import shlex
 import sys
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plml.io.files import check_destination
+
+if TYPE_CHECKING:
+    from plml_study.reproduce import Study
 
 
 def add_commands(commands: Any) -> None:
@@ -22,10 +27,9 @@ def _add_reproduce(commands: Any) -> None:
         description="Run the paper's study. What is done is kept: the same command continues.",
     )
     reproduce.add_argument("what", choices=("table1", "figure1", "figure2", "all"))
-    reproduce.add_argument("--datasets", nargs="+", metavar="NAME", help="default: the paper's six")
-    reproduce.add_argument(
-        "--methods", nargs="+", metavar="NAME", help="of table1; default: all eight"
-    )
+    names = {"nargs": "+", "metavar": "NAME", "default": ["all"]}
+    reproduce.add_argument("--datasets", **names, help="default: the paper's six")
+    reproduce.add_argument("--methods", **names, help="of table1; default: all eight")
     reproduce.add_argument(
         "--data-dir", help="folder of the original files; else PLML_DATA, OpenML"
     )
@@ -39,18 +43,9 @@ def _add_reproduce(commands: Any) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from plml_study.reproduce import Study, reproduce
+    from plml_study.reproduce import reproduce
 
-    study = Study.parse(
-        what=options.what,
-        datasets=options.datasets,
-        methods=options.methods,
-        data_dir=options.data_dir,
-        jobs=options.jobs,
-        device=options.device,
-        seed=options.seed,
-        out=options.out,
-    )
+    study = _study(options)
     failures = reproduce(study, command="plml " + shlex.join(options.arguments))
     messages: dict[str, list[Any]] = {}
     for failure in failures:
@@ -61,6 +56,51 @@ def _reproduce(options: argparse.Namespace) -> int:
     if len(failures) == len(set(study.tasks)):
         raise ValueError(f"all {len(failures)} tasks failed, for the reasons above; nothing is new")
     return 1 if failures else 0
+
+
+def _study(options: argparse.Namespace) -> "Study":
+    """The study that the options describe; a ``ValueError`` names what is wrong."""
+    from plml.backend.arrays import check_device
+    from plml_study import datasets, methods, paper
+    from plml_study.reproduce import PARTS, Study
+
+    if options.jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, got {options.jobs}")
+    if not 0 <= options.seed < 2**32:
+        raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {options.seed}")
+    check_device(options.device)
+    known = {"all": paper.METHODS, **_themselves(methods.BUILDERS)}
+    known |= {"SVM": ("KernelSVM",), "LMNN-MM": ("LMNNMM",)}
+    chosen = _chosen(options.methods, known, "method")
+    known = {"all": paper.DATASETS, **_themselves(datasets.NAMES)}
+    names = _chosen(options.datasets, known, "data set")
+    parts = PARTS if options.what == "all" else (options.what,)
+    needed = set(names if set(parts) - {"figure1"} else ())
+    for name in sorted(needed | {"mnist"} if "figure1" in parts else needed):
+        datasets.find_files(name, options.data_dir)
+    _check_writable(options.out)
+    return Study(
+        parts,
+        names,
+        chosen,
+        options.data_dir,
+        options.jobs,
+        options.device,
+        options.seed,
+        options.out,
+    )
+
+
+def _check_writable(out: Path) -> None:
+    """Before anything is computed."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"--out {out} cannot be written to ({error.strerror}); name another folder"
+        ) from None
 
 
 def _add_bench(commands: Any) -> None:
@@ -84,8 +124,9 @@ def _bench(options: argparse.Namespace) -> int:
     from plml.backend.progress import task_progress
     from plml_study import datasets, race
 
-    names = _known(options.datasets, datasets.NAMES, "data set") or race.DATASETS
-    solvers = _known(options.solvers, race.SOLVERS, "solver") or race.SOLVERS
+    names = _chosen(options.datasets, _themselves(datasets.NAMES), "data set")
+    solvers = _chosen(options.solvers, _themselves(race.SOLVERS), "solver")
+    names, solvers = names or race.DATASETS, solvers or race.SOLVERS
     values = options.regularizations or race.REGULARIZATIONS
     if not all(value > 0 for value in values):
         raise ValueError(f"--regularizations must be positive, got {values}")
@@ -101,8 +142,16 @@ def _bench(options: argparse.Namespace) -> int:
     return 0
 
 
-def _known(given: list[str] | None, known: Any, what: str) -> tuple[str, ...]:
-    unknown = [name for name in given or () if name not in known]
+def _themselves(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    return {name: (name,) for name in names}
+
+
+def _chosen(
+    words: list[str] | None, known: Mapping[str, tuple[str, ...]], what: str
+) -> tuple[str, ...]:
+    """The names that words of the command line stand for, each once; an error names the rest."""
+    by_word = {word.lower(): names for word, names in known.items()}
+    unknown = [word for word in words or () if word.lower() not in by_word]
     if unknown:
         raise ValueError(f"unknown {what} {', '.join(unknown)}; choose from {', '.join(known)}")
-    return tuple(dict.fromkeys(given or ()))
+    return tuple(dict.fromkeys(name for word in words or () for name in by_word[word.lower()]))

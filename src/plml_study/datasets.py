@@ -53,11 +53,10 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
         return Dataset(name, X.astype(np.float64), y, None)
     if name not in SOURCES:
         raise ValueError(f"unknown data set {name!r}; choose from {', '.join(NAMES)}")
-    source = SOURCES[name]
-    folder = data_dir or os.environ.get(DATA_VARIABLE)
-    X, y = _read_files(name, source, Path(folder)) if folder else _fetch(name, source)
+    source, paths = SOURCES[name], find_files(name, data_dir)
+    X, y = _read(name, source, paths) if paths else _fetch(name, source)
     _check(name, source, X, y)
-    return Dataset(name, X, y, source.n_train, "files" if folder else "OpenML")
+    return Dataset(name, X, y, source.n_train, "files" if paths else "OpenML")
 
 
 def find_files(name: str, data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
@@ -65,18 +64,15 @@ def find_files(name: str, data_dir: str | os.PathLike[str] | None = None) -> lis
 
     An error says which file to put where.
     """
-    folder = data_dir or os.environ.get(DATA_VARIABLE)
-    if name == "digits" or not folder:
+    named = data_dir or os.environ.get(DATA_VARIABLE)
+    if name == "digits" or not named:
         return []
-    return _paths(name, SOURCES[name], Path(folder))
-
-
-def _paths(name: str, source: Source, folder: Path) -> list[Path]:
-    by_file = {
+    folder, files = Path(named), SOURCES[name].files
+    found = {
         file: [path for path in (folder / f"{file}.gz", folder / file) if path.is_file()]
-        for file in source.files
+        for file in files
     }
-    missing = [file for file, found in by_file.items() if not found]
+    missing = [file for file in files if not found[file]]
     if missing:
         there = "" if folder.is_dir() else " (there is no such folder)"
         raise FileNotFoundError(
@@ -84,15 +80,14 @@ def _paths(name: str, source: Source, folder: Path) -> list[Path]:
             f"{folder}{there}, or name no folder (--data-dir, {DATA_VARIABLE}) to fetch it from "
             "OpenML"
         )
-    return [found[0] for found in by_file.values()]
+    return [paths[0] for paths in found.values()]
 
 
-def _read_files(name: str, source: Source, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    paths = _paths(name, source, folder)
+def _read(name: str, source: Source, paths: list[Path]) -> tuple[np.ndarray, np.ndarray]:
     try:
         return source.read(paths)
     except (ValueError, OSError, EOFError, IndexError) as error:
-        files = ", ".join(path.name for path in paths)
+        files, folder = ", ".join(path.name for path in paths), paths[0].parent
         raise ValueError(f"data set {name!r}: cannot read {files} in {folder}: {error}") from error
 
 
@@ -122,16 +117,8 @@ def _check(name: str, source: Source, X: np.ndarray, y: np.ndarray) -> None:
         raise ValueError(f"data set {name!r} has values that are not finite")
 
 
-def _open(path: Path) -> Any:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-
-
 def _table(paths: list[Path], delimiter: str | None, dtype: Any = np.float64) -> np.ndarray:
-    parts = []
-    for path in paths:
-        with _open(path) as stream:
-            parts.append(np.loadtxt(stream, delimiter=delimiter, dtype=dtype))
-    return np.concatenate(parts)
+    return np.concatenate([np.loadtxt(path, delimiter=delimiter, dtype=dtype) for path in paths])
 
 
 def _read_letter(paths: list[Path]) -> tuple[np.ndarray, np.ndarray]:
@@ -158,8 +145,8 @@ def _read_mnist(paths: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 def _read_idx(path: Path) -> np.ndarray:
     """An array in the IDX format: big-endian magic 0x0000 08 ndim, the sizes, then the bytes."""
-    with _open(path) as stream:
-        content = stream.read()
+    content = path.read_bytes()
+    content = gzip.decompress(content) if path.suffix == ".gz" else content
     magic = int.from_bytes(content[:4], "big")
     n_dimensions = magic & 0xFF
     if magic >> 8 != 8 or len(content) < 4 + 4 * n_dimensions:

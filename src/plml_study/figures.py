@@ -6,27 +6,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from plml_study.records import Store, Task, unpack_bits
+from plml_study.records import Store, Task, pooled
 from plml_study.statistics import mcnemar
 
 #: Points per class at which Figure 1 shows the metric.
-POINTS_A_CLASS = 60
+POINTS_PER_CLASS = 60
 
 
 def sampled_metrics(model: Any, X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, Any]:
-    """Local metrics at a few training points of every class.
+    """Local metrics of a fitted model at a few of its training points of every class.
 
-    Parameters
-    ----------
-    model : fitted on X and y
-    X : (n, d) array
-    y : (n,) labels
-    seed : of the sample; the same points for every method
+    The same seed gives the same points for every method.
     """
     rng = check_random_state(seed)
     chosen = np.concatenate(
         [
-            rng.choice(members, min(POINTS_A_CLASS, len(members)), replace=False)
+            rng.choice(members, min(POINTS_PER_CLASS, len(members)), replace=False)
             for members in (np.flatnonzero(y == label) for label in np.unique(y))
         ]
     )
@@ -70,19 +65,14 @@ def figure1_panels(store: Store, tasks: Iterable[Task]) -> dict[str, dict[str, A
 
 def figure2_curves(store: Store, tasks: Iterable[Task]) -> dict[tuple[str, str], Curve]:
     """Curves by data set and method, over the numbers of bases with all folds there."""
-    grouped: dict[tuple[str, str], dict[int, list[np.ndarray | None]]] = {}
+    folds: dict[tuple[str, str], dict[int, list[Task]]] = {}
     for task in tasks:
-        record = store.read(task)
-        correct = None if record is None else unpack_bits(record["correct"], record["n_test"])
-        by_bases = grouped.setdefault((task.dataset, task.method), {})
-        by_bases.setdefault(task.n_bases or 0, []).append(correct)
+        by_bases = folds.setdefault((task.dataset, task.method), {})
+        by_bases.setdefault(task.n_bases or 0, []).append(task)
     curves = {}
-    for key, by_bases in grouped.items():
-        whole = {
-            m: np.concatenate([part for part in folds if part is not None])
-            for m, folds in sorted(by_bases.items())
-            if all(part is not None for part in folds)
-        }
+    for key, by_bases in folds.items():
+        found = {m: store.read_all(its) for m, its in sorted(by_bases.items())}
+        whole = {m: pooled(records) for m, records in found.items() if records}
         if whole:
             curves[key] = Curve(tuple(whole), tuple(whole.values()))
     return curves

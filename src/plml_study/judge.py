@@ -1,7 +1,7 @@
 """An independent judge: objective and gap of both stages from their definitions, in float64.
 
-It shares no code with the stages or the solvers: pairs are differences, metrics are formed a pair
-at a time, nothing is expanded into products.
+It shares no code with the stages or the solvers: pairs are differences, metrics are formed one
+pair at a time, nothing is expanded into products.
 """
 
 from typing import NamedTuple
@@ -29,15 +29,9 @@ def judge_weights(
     locality: float,
     smoothness: float,
 ) -> Verdict:
-    """Equation 4 at W, and its Frank-Wolfe gap.
+    """Equation 4 at W, (n, m), and its Frank-Wolfe gap.
 
-    Parameters
-    ----------
-    X : (n, d) array
-    anchors : (m, d) array
-    W : (n, m) array, rows on the simplex
-    S : (n, n) sparse similarities
-    locality, smoothness : lambda_1, lambda_2
+    S are (n, n) sparse similarities, locality and smoothness lambda_1 and lambda_2.
     """
     X, U, W = (np.asarray(array, dtype=np.float64) for array in (X, anchors, W))
     if W.min() < 0 or np.abs(W.sum(axis=1) - 1.0).max() > 1e-6:
@@ -64,16 +58,9 @@ def judge_metrics(
     regularization: float,
     pull: float,
 ) -> Verdict:
-    """Equation 5 at M, and its distance to the dual value of gamma.
+    """Equation 5 at M, (m, d, d), and its distance to the dual value of gamma, (n_triplets,).
 
-    Parameters
-    ----------
-    X : (n, d) array
-    W : (n, m) array
-    triplets : Triplets
-    M : (m, d, d) array
-    gamma : (n_triplets,) array in the unit box
-    regularization, pull : alpha_1, alpha_2
+    W are (n, m) weights, regularization and pull alpha_1 and alpha_2.
     """
     X, W, M, gamma = (np.asarray(array, dtype=np.float64) for array in (X, W, M, gamma))
     if gamma.size and (gamma.min() < 0 or gamma.max() > 1):

@@ -30,9 +30,6 @@ def lbfgsb(
     problem : Problem whose feasible set is the box ``bounds``
     x0 : (n,) array in the box
     bounds : the same lower and upper bound for every coordinate
-    tol : relative gap at which to stop
-    max_iter : evaluations at the most
-    callback : called at every evaluation
     """
     monitor = Monitor(tol, callback)
     best_x, best_value, best_gap = x0, np.inf, np.inf

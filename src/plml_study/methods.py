@@ -9,7 +9,6 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLMLCV, SML, BoostMetric, KernelSVM
 from plml.estimators.regularization_cv import RegularizationCV
-from plml_study.paper import METHODS
 from plml_study.protocols import LARGE
 
 #: Rows on which the SVM selects its kernel on large data.
@@ -85,16 +84,3 @@ def selected(model: Any) -> dict[str, Any]:
     if hasattr(model, "metric_shrinkage_"):
         return {"metric_shrinkage": model.metric_shrinkage_}
     return dict(getattr(model, "best_params_", {}))
-
-
-def parse(names: list[str] | None) -> tuple[str, ...]:
-    """Method names as given, ``all`` or nothing for the paper's eight; an error names the rest."""
-    names = names or ["all"]
-    known: dict[str, tuple[str, ...]] = {name.lower(): (name,) for name in BUILDERS}
-    known |= {"svm": ("KernelSVM",), "lmnn-mm": ("LMNNMM",), "all": METHODS}
-    unknown = [name for name in names if name.lower() not in known]
-    if unknown:
-        raise ValueError(
-            f"unknown method {', '.join(unknown)}; choose from all, {', '.join(BUILDERS)}"
-        )
-    return tuple(dict.fromkeys(method for name in names for method in known[name.lower()]))

@@ -44,10 +44,7 @@ def theme(dark: bool) -> "Iterator[None]":
 def draw_figure1(panels: Mapping[str, Mapping[str, Any]], dark: bool = False) -> "Figure":
     """Local metrics as the axes of their ellipses over the plane, one panel per method.
 
-    Parameters
-    ----------
-    panels : method -> record with ``local_metrics`` and ``accuracy``
-    dark : for a dark page
+    A panel is a record with ``local_metrics`` and ``accuracy``.
     """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -98,13 +95,7 @@ def _draw_metrics(ax: Any, sample: Mapping[str, Any], dark: bool) -> list[str]:
 
 
 def draw_figure2(curves: Mapping[tuple[str, str], Curve], dark: bool = False) -> "Figure":
-    """Accuracy of PLML and CBLML over the number of basis metrics, one panel per data set.
-
-    Parameters
-    ----------
-    curves : (data set, method) -> Curve
-    dark : for a dark page
-    """
+    """Accuracy of PLML and CBLML over the number of basis metrics, one panel per data set."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(dataset for dataset, _ in curves))

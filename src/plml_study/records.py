@@ -7,7 +7,7 @@ import subprocess
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -36,11 +36,6 @@ class Task:
     def of(cls, record: Mapping[str, Any]) -> Self:
         """The task that a record is of."""
         return cls(record["dataset"], record["fold"], record["method"], record["n_bases"])
-
-    @property
-    def place(self) -> tuple[int, str, int]:
-        """By which the lines of a file are sorted."""
-        return self.fold, self.method, self.n_bases or 0
 
     def __str__(self) -> str:
         bases = "" if self.n_bases is None else f" m={self.n_bases}"
@@ -72,8 +67,9 @@ class _Lines(NamedTuple):
         counts.
         """
         written = {**self.written, **changed}
-        in_order = (written[task] for task in sorted(written, key=lambda task: task.place))
-        return b"".join(line + b"\n" for line in (*self.others.values(), *in_order))
+        in_order = sorted(written, key=lambda task: (task.fold, task.method, task.n_bases or 0))
+        lines = (*self.others.values(), *(written[task] for task in in_order))
+        return b"".join(line + b"\n" for line in lines)
 
 
 class Store:
@@ -102,6 +98,11 @@ class Store:
         record = self._lines(task.dataset).records.get(task)
         return None if record is None or record["seed"] != self.seed else dict(record)
 
+    def read_all(self, tasks: Iterable[Task]) -> list[dict[str, Any]]:
+        """The records of all tasks, or nothing where one is missing."""
+        records = [self.read(task) for task in tasks]
+        return [] if None in records else [record for record in records if record]
+
     def seed_in_the_way(self, tasks: Iterable[Task]) -> int | None:
         """The seed of a record that a run of these tasks would replace."""
         for task in tasks:
@@ -114,17 +115,14 @@ class Store:
         """Keep a result with where it comes from."""
         record = {
             "format": FORMAT,
-            "dataset": task.dataset,
-            "fold": task.fold,
-            "method": task.method,
-            "n_bases": task.n_bases,
+            **asdict(task),
             "seed": self.seed,
             **result,
             **provenance(),
         }
         path = self.path(task.dataset)
         with exclusively(path):
-            write(path, self._lines(task.dataset).content({task: _line(record)}))
+            write(path, self._lines(task.dataset).content({task: json.dumps(record).encode()}))
 
     def adopt(self) -> int:
         """Take over the records of earlier versions, one file each; how many there were.
@@ -141,7 +139,7 @@ class Store:
             found = {path: _record(path.read_bytes(), dataset) for path in folder.glob("*/*.json")}
             for record in found.values():
                 if record is not None and Task.of(record) not in lines.records:
-                    new[Task.of(record)] = _line(record)
+                    new[Task.of(record)] = json.dumps(record).encode()
             if new:
                 write(self.path(dataset), lines.content(new))
             known = self._lines(dataset).records
@@ -204,10 +202,6 @@ def _record(text: bytes, dataset: str) -> dict[str, Any] | None:
     return record if (record["format"], record["dataset"]) == (FORMAT, dataset) else None
 
 
-def _line(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record).encode()
-
-
 def pack_bits(values: np.ndarray) -> str:
     """Booleans as hexadecimal digits, four per digit."""
     return np.packbits(np.asarray(values, dtype=bool)).tobytes().hex()
@@ -217,6 +211,11 @@ def unpack_bits(digits: str, n: int) -> np.ndarray:
     """The n booleans that ``pack_bits`` was given."""
     packed = np.frombuffer(bytes.fromhex(digits), dtype=np.uint8)
     return np.unpackbits(packed, count=n).astype(bool)
+
+
+def pooled(records: Iterable[Mapping[str, Any]]) -> np.ndarray:
+    """Which test rows of all folds were right, in the order of the records."""
+    return np.concatenate([unpack_bits(r["correct"], r["n_test"]) for r in records])
 
 
 def provenance() -> dict[str, Any]:
@@ -237,10 +236,8 @@ def provenance() -> dict[str, Any]:
 def _versions() -> dict[str, str]:
     found = {}
     for package in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found
 
 
@@ -274,10 +271,8 @@ def _git(*arguments: str) -> str:
 @cache
 def processor() -> str:
     """The name of the processor, as well as the system tells it."""
-    try:
+    with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
     return platform.processor() or platform.machine()

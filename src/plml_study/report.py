@@ -1,6 +1,7 @@
 """The study as one page that needs no network: tables, figures, certificates, differences."""
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +33,7 @@ class Findings:
 
 
 def render(findings: Findings, command: str) -> str:
-    """The page.
-
-    Parameters
-    ----------
-    findings : Findings
-    command : the command line that made it
-    """
+    """The page, with the command line that made it."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     folder = Path(__file__).parent
@@ -46,31 +41,20 @@ def render(findings: Findings, command: str) -> str:
         loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined
     )
     table = findings.table
-    pictures = list(_figures(findings))
     return environment.get_template("report.html.j2").render(
         title="Parametric local metric learning: the study",
         claims=claims(table, findings.curves),
         table=table,
-        titles=_Titles(),
+        method_title=paper.title,
         dataset_title=paper.dataset_title,
-        whole=table is not None
-        and set(table.datasets) == set(paper.DATASETS)
-        and set(table.methods) == set(paper.METHODS),
         paper_totals=paper.TOTALS,
-        figures=pictures,
-        figure1=bool(findings.panels),
-        figure2=bool(findings.curves),
+        figures=list(_figures(findings)),
         threshold=THRESHOLD,
         differences=[] if table is None else differences(table),
         certificates=[] if table is None else _certificates(table),
         devices=lambda cell: ", ".join(sorted({r["device"] for r in cell.records})),
         how=_how(findings, command),
     )
-
-
-class _Titles(dict[str, str]):
-    def __missing__(self, method: str) -> str:
-        return paper.title(method)
 
 
 def differences(table: Table) -> list[tuple[Cell, str]]:
@@ -128,24 +112,20 @@ def _svg(figure: Any) -> str:
 def _certificates(table: Table) -> list[dict[str, str]]:
     rows = []
     for (dataset, method), cell in table.cells.items():
-        certificates = [record["certificate"] for record in cell.records]
-        gaps = {
-            name: [c[name] for c in certificates if name in c]
-            for name in ("weights_gap", "dual_gap")
-        }
-        if not gaps["dual_gap"]:
+        gaps = cell.largest_gaps
+        if "dual_gap" not in gaps:
             continue
-        chosen: dict[str, int] = {}
-        for record in cell.records:
-            words = ", ".join(f"{key} {value}" for key, value in record["selected"].items())
-            chosen[words] = chosen.get(words, 0) + 1
-        iterations = [int(c["n_iter"]) for c in certificates]
+        chosen = Counter(
+            ", ".join(f"{key} {value}" for key, value in record["selected"].items())
+            for record in cell.records
+        )
+        iterations = [int(record["certificate"]["n_iter"]) for record in cell.records]
         rows.append(
             {
                 "dataset": dataset,
                 "method": method,
-                "weights": f"{max(gaps['weights_gap']):.1e}" if gaps["weights_gap"] else "-",
-                "metrics": f"{max(gaps['dual_gap']):.1e}",
+                "weights": f"{gaps['weights_gap']:.1e}" if "weights_gap" in gaps else "-",
+                "metrics": f"{gaps['dual_gap']:.1e}",
                 "iterations": f"{min(iterations)} to {max(iterations)}",
                 "selected": "; ".join(
                     f"{words} ({count} of {len(cell.records)})"

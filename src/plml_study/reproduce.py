@@ -2,30 +2,24 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Self
 
-from plml.backend.arrays import check_device
 from plml.backend.progress import task_progress
 from plml.install import install
 from plml.io.files import write_atomically
-from plml_study import paper, protocols
-from plml_study.datasets import NAMES, find_files
+from plml_study import paper
 from plml_study.figures import figure1_panels, figure2_curves
-from plml_study.methods import WITH_BASES
-from plml_study.methods import parse as parse_methods
 from plml_study.records import Store, Task
 from plml_study.report import Findings, render
-from plml_study.result_tables import Latex, Style, Table, as_records, as_text, table1
+from plml_study.result_tables import LATEX, MARKDOWN, Table, as_records, as_text, table1
 from plml_study.study import (
     Conditions,
     Failure,
     StudyProgress,
+    figure1_tasks,
     figure2_tasks,
     run,
     table1_tasks,
@@ -49,36 +43,6 @@ class Study:
     seed: int
     out: Path
 
-    @classmethod
-    def parse(
-        cls,
-        *,
-        what: str,
-        datasets: list[str] | None,
-        methods: list[str] | None,
-        data_dir: str | None,
-        jobs: int,
-        device: str,
-        seed: int,
-        out: Path,
-    ) -> Self:
-        """A study from the words of the command line; a ``ValueError`` names what is wrong."""
-        parts = PARTS if what == "all" else (what,)
-        if jobs < 1:
-            raise ValueError(f"--jobs must be at least 1, got {jobs}")
-        if not 0 <= seed < 2**32:
-            raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
-        check_device(device)
-        chosen = parse_methods(methods)
-        names = _datasets(datasets)
-        needed = {"mnist"} if "figure1" in parts else set()
-        if set(parts) - {"figure1"}:
-            needed |= set(names)
-        for name in sorted(needed):
-            find_files(name, data_dir)
-        _check_writable(out)
-        return cls(parts, names, chosen, data_dir, jobs, device, seed, out)
-
     @property
     def tasks(self) -> list[Task]:
         """Everything that has to be fitted and tested."""
@@ -98,44 +62,10 @@ class Study:
         return Conditions(self.data_dir, self.device, threads)
 
 
-def _datasets(names: list[str] | None) -> tuple[str, ...]:
-    names = [name.lower() for name in names or ["all"]]
-    unknown = [name for name in names if name not in (*NAMES, "all")]
-    if unknown:
-        raise ValueError(
-            f"unknown data set {', '.join(unknown)}; choose from all, {', '.join(NAMES)}"
-        )
-    chosen = (paper.DATASETS if name == "all" else (name,) for name in names)
-    return tuple(dict.fromkeys(chain.from_iterable(chosen)))
-
-
-def _check_writable(out: Path) -> None:
-    """Before anything is computed."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f"--out {out} cannot be written to ({error.strerror}); name another folder"
-        ) from None
-
-
-def figure1_tasks() -> list[Task]:
-    """The four local methods on four digits of MNIST."""
-    return [
-        Task(protocols.FOUR_DIGITS, 0, method, 20 if method in WITH_BASES else None)
-        for method in paper.FIGURE_1
-    ]
-
-
 def reproduce(study: Study, command: str = "plml reproduce") -> list[Failure]:
     """Run what is left of a study and write its table, figures and report.
 
-    Parameters
-    ----------
-    study : Study
-    command : as it was typed, for the report
+    The report shows the command as it was typed.
     """
     store = Store(study.out / "records", study.seed)
     if adopted := store.adopt():
@@ -202,9 +132,9 @@ def _what_was_run(table: Table, study: Study) -> Table | None:
 def write_table(table: Table, out: Path) -> None:
     """table1.json, table1.md and table1.tex; the table on standard output."""
     write_atomically(out / "table1.json", json.dumps(as_records(table), indent=1) + "\n")
-    write_atomically(out / "table1.md", as_text(table, Style()))
-    write_atomically(out / "table1.tex", as_text(table, Latex()))
-    print(as_text(table, Style()))
+    write_atomically(out / "table1.md", as_text(table, MARKDOWN))
+    write_atomically(out / "table1.tex", as_text(table, LATEX))
+    print(as_text(table, MARKDOWN))
 
 
 def write_pictures(findings: Findings, out: Path, command: str) -> None:

@@ -1,13 +1,13 @@
 """Table 1 of the paper from the records of a study, next to the paper's own figures."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from plml_study import paper, statistics
-from plml_study.records import Store, source, unpack_bits
+from plml_study.records import Store, pooled, source
 from plml_study.study import table1_tasks
 
 
@@ -18,7 +18,7 @@ class Cell:
     dataset: str
     method: str
     correct: np.ndarray  # (n_test,) over all folds, in their order
-    records: tuple[dict[str, Any], ...]
+    records: list[dict[str, Any]]
     score: float
     superscript: str  # PLML's outcome against the others; empty for the others
     bold: bool
@@ -46,6 +46,16 @@ class Cell:
         return 100.0 * low, 100.0 * high
 
     @property
+    def largest_gaps(self) -> dict[str, float]:
+        """Over the folds, by certificate, where the method has them."""
+        certificates = [record["certificate"] for record in self.records]
+        return {
+            name: max(c[name] for c in certificates if name in c)
+            for name in ("weights_gap", "dual_gap")
+            if any(name in c for c in certificates)
+        }
+
+    @property
     def seconds(self) -> float:
         """Of fitting, selection included, and predicting, over all folds."""
         return float(sum(record["seconds"] for record in self.records))
@@ -64,6 +74,12 @@ class Table:
         return self.cells.get((dataset, method))
 
     @property
+    def has_the_papers_shape(self) -> bool:
+        """Whether rows and columns are those of the paper, so that totals can be compared."""
+        rows, columns = set(self.datasets), set(self.methods)
+        return rows == set(paper.DATASETS) and columns == set(paper.METHODS)
+
+    @property
     def complete(self) -> bool:
         """Whether no cell is missing."""
         return len(self.cells) == len(self.datasets) * len(self.methods)
@@ -75,46 +91,28 @@ class Table:
 
 
 def table1(store: Store, names: Iterable[str], chosen: Iterable[str]) -> Table:
-    """The table from what a store holds.
-
-    Parameters
-    ----------
-    store : Store
-    names : data sets, in the order of the rows
-    chosen : methods, in the order of the columns
-    """
+    """The table from what a store holds: data sets in rows, chosen methods in columns."""
     names, chosen = tuple(names), tuple(chosen)
     cells: dict[tuple[str, str], Cell] = {}
     for name in names:
-        found = {method: _records(store, name, method) for method in chosen}
+        found = {method: store.read_all(table1_tasks([name], [method])) for method in chosen}
         records = {method: all_folds for method, all_folds in found.items() if all_folds}
-        correct = {method: _pooled(all_folds) for method, all_folds in records.items()}
+        correct = {method: pooled(all_folds) for method, all_folds in records.items()}
         if not correct:
             continue
         points = statistics.ranking(correct)
         best = statistics.not_worse_than_best(correct)
         for method in correct:
-            superscript = _superscript(correct) if method == "PLML" else ""
             cells[name, method] = Cell(
                 name,
                 method,
                 correct[method],
                 records[method],
                 points[method],
-                superscript,
+                _superscript(correct) if method == "PLML" else "",
                 method in best,
             )
     return Table(names, chosen, cells)
-
-
-def _records(store: Store, name: str, method: str) -> tuple[dict[str, Any], ...]:
-    """The records of all folds, or nothing where one is missing."""
-    records = [store.read(task) for task in table1_tasks([name], [method])]
-    return () if None in records else tuple(record for record in records if record)
-
-
-def _pooled(records: Sequence[dict[str, Any]]) -> np.ndarray:
-    return np.concatenate([unpack_bits(r["correct"], r["n_test"]) for r in records])
 
 
 def _superscript(correct: Mapping[str, np.ndarray]) -> str:
@@ -135,7 +133,6 @@ def as_records(table: Table) -> list[dict[str, Any]]:
     rows = []
     for (dataset, method), cell in table.cells.items():
         low, high = cell.interval
-        certificates = [record["certificate"] for record in cell.records]
         rows.append(
             {
                 "dataset": dataset,
@@ -156,93 +153,71 @@ def as_records(table: Table) -> list[dict[str, Any]]:
                 "processors": sorted({r["machine"]["processor"] for r in cell.records}),
                 "commits": sorted({source(record) for record in cell.records}),
                 "selected": [record["selected"] for record in cell.records],
-                "largest_gaps": {
-                    name: max(c[name] for c in certificates if name in c)
-                    for name in ("weights_gap", "dual_gap")
-                    if any(name in c for c in certificates)
-                },
+                "largest_gaps": cell.largest_gaps,
                 "warnings": sorted({w for record in cell.records for w in record["warnings"]}),
             }
         )
     return rows
 
 
-def as_text(table: Table, style: "Style") -> str:
-    """The table in one of the styles: ours, and the paper's figure and the difference below."""
-    header = ["data set", *(paper.title(method) for method in table.methods)]
-    rows = []
-    for dataset in table.datasets:
-        cells = [table.get(dataset, method) for method in table.methods]
-        rows.append([paper.dataset_title(dataset), *(style.ours(cell) for cell in cells)])
-        if any(cell and cell.paper_accuracy is not None for cell in cells):
-            rows.append([style.small("paper"), *(style.theirs(cell) for cell in cells)])
-    totals = [table.total(method) for method in table.methods]
-    rows.append(["total score", *("" if t is None else f"{t:g}" for t in totals)])
-    if set(table.datasets) == set(paper.DATASETS) and set(table.methods) == set(paper.METHODS):
-        theirs = [style.small(f"{paper.TOTALS[method]:g}") for method in table.methods]
-        rows.append([style.small("paper"), *theirs])
-    return style.table(header, rows)
+class Style(NamedTuple):
+    """How a table is written; the first three have one place for the text."""
 
-
-class Style:
-    """Markdown."""
-
-    missing = "-"
+    bold: str
+    raised: str
+    small: str
+    missing: str
+    table: Callable[[list[str], list[list[str]]], str]  # from header and rows
 
     def ours(self, cell: Cell | None) -> str:
         """Accuracy, superscript and score."""
         if cell is None:
             return self.missing
         accuracy = f"{cell.accuracy:.2f}"
-        accuracy = self.bold(accuracy) if cell.bold else accuracy
-        return f"{accuracy}{self.raised(cell.superscript)} ({cell.score:g})"
+        accuracy = self.bold.format(accuracy) if cell.bold else accuracy
+        raised = self.raised.format(cell.superscript) if cell.superscript else ""
+        return f"{accuracy}{raised} ({cell.score:g})"
 
     def theirs(self, cell: Cell | None) -> str:
         """The paper's accuracy and ours less it."""
         if cell is None or cell.paper_accuracy is None:
             return ""
-        return self.small(f"{cell.paper_accuracy:.2f} ({cell.difference:+.2f})")
-
-    def bold(self, text: str) -> str:
-        """Strong."""
-        return f"**{text}**"
-
-    def raised(self, text: str) -> str:
-        """A superscript."""
-        return f"<sup>{text.replace('|', '&#124;')}</sup>" if text else ""
-
-    def small(self, text: str) -> str:
-        """Set back."""
-        return f"*{text}*"
-
-    def table(self, header: list[str], rows: list[list[str]]) -> str:
-        """Header and rows."""
-        lines = [header, ["---"] * len(header), *rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+        return self.small.format(f"{cell.paper_accuracy:.2f} ({cell.difference:+.2f})")
 
 
-class Latex(Style):
-    """LaTeX, for the package booktabs."""
+def as_text(table: Table, style: Style) -> str:
+    """The table in one of the styles: ours, and the paper's figure and the difference below."""
+    header = ["data set", *(paper.title(method) for method in table.methods)]
+    their_title = style.small.format("paper")
+    rows = []
+    for dataset in table.datasets:
+        cells = [table.get(dataset, method) for method in table.methods]
+        rows.append([paper.dataset_title(dataset), *(style.ours(cell) for cell in cells)])
+        if any(cell and cell.paper_accuracy is not None for cell in cells):
+            rows.append([their_title, *(style.theirs(cell) for cell in cells)])
+    totals = [table.total(method) for method in table.methods]
+    rows.append(["total score", *("" if t is None else f"{t:g}" for t in totals)])
+    if table.has_the_papers_shape:
+        theirs = [style.small.format(f"{paper.TOTALS[method]:g}") for method in table.methods]
+        rows.append([their_title, *theirs])
+    return style.table(header, rows)
 
-    missing = "--"
 
-    def bold(self, text: str) -> str:
-        """Strong."""
-        return rf"\textbf{{{text}}}"
+def _markdown(header: list[str], rows: list[list[str]]) -> str:
+    rows = [[text.replace("|", "&#124;") for text in row] for row in rows]
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
-    def raised(self, text: str) -> str:
-        """A superscript."""
-        return f"$^{{{text}}}$" if text else ""
 
-    def small(self, text: str) -> str:
-        """Set back."""
-        return rf"{{\footnotesize\itshape {text}}}"
+def _latex(header: list[str], rows: list[list[str]]) -> str:
+    """For the package booktabs."""
+    body = "\n".join(" & ".join(row) + r" \\" for row in rows)
+    columns = "l" + "r" * (len(header) - 1)
+    return (
+        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{' & '.join(header)} \\\\\n\\midrule\n"
+        f"{body}\n\\bottomrule\n\\end{{tabular}}\n"
+    )
 
-    def table(self, header: list[str], rows: list[list[str]]) -> str:
-        """Header and rows."""
-        body = "\n".join(" & ".join(row) + r" \\" for row in rows)
-        columns = "l" + "r" * (len(header) - 1)
-        return (
-            f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{' & '.join(header)} \\\\\n\\midrule\n"
-            f"{body}\n\\bottomrule\n\\end{{tabular}}\n"
-        )
+
+MARKDOWN = Style("**{}**", "<sup>{}</sup>", "*{}*", "-", _markdown)
+LATEX = Style(r"\textbf{{{}}}", "$^{{{}}}$", r"{{\footnotesize\itshape {}}}", "--", _latex)

@@ -19,9 +19,9 @@ class Comparison(NamedTuple):
     only_second: int
     p_value: float
 
-    def sign(self, significance: float = SIGNIFICANCE) -> str:
+    def sign(self) -> str:
         """``"+"`` where the first is significantly better, ``"-"`` where worse, else ``"="``."""
-        if self.p_value >= significance:
+        if self.p_value >= SIGNIFICANCE:
             return "="
         return "+" if self.only_first > self.only_second else "-"
 
@@ -29,11 +29,8 @@ class Comparison(NamedTuple):
 def mcnemar(first: np.ndarray, second: np.ndarray) -> Comparison:
     """McNemar's two-sided test that two classifiers are right equally often.
 
-    Exact (binomial) for few disagreements, chi-squared with continuity correction for many.
-
-    Parameters
-    ----------
-    first, second : (n,) boolean arrays, true where the classifier is right
+    Exact (binomial) for few disagreements, chi-squared with continuity correction for many. The
+    arrays, (n,) booleans, are true where a classifier is right.
     """
     first, second = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
     if first.shape != second.shape or first.ndim != 1:
@@ -49,36 +46,30 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> Comparison:
     return Comparison(b, c, float(chi2.sf(statistic, 1)))
 
 
-def ranking(
-    correct: Mapping[str, np.ndarray], significance: float = SIGNIFICANCE
-) -> dict[str, float]:
+def ranking(correct: Mapping[str, np.ndarray]) -> dict[str, float]:
     """One point per method that is significantly worse, half a point per method no different.
 
-    Parameters
-    ----------
-    correct : method -> (n,) boolean array, all over the same rows
+    ``correct`` are (n,) booleans of every method, all over the same rows.
     """
     points = dict.fromkeys(correct, 0.0)
     for first, second in combinations(correct, 2):
-        sign = mcnemar(correct[first], correct[second]).sign(significance)
+        sign = mcnemar(correct[first], correct[second]).sign()
         points[first] += {"+": 1.0, "=": 0.5, "-": 0.0}[sign]
         points[second] += {"+": 0.0, "=": 0.5, "-": 1.0}[sign]
     return points
 
 
-def not_worse_than_best(
-    correct: Mapping[str, np.ndarray], significance: float = SIGNIFICANCE
-) -> set[str]:
+def not_worse_than_best(correct: Mapping[str, np.ndarray]) -> set[str]:
     """The methods that do not differ significantly from the most accurate one."""
     best = max(correct, key=lambda method: int(np.sum(correct[method])))
     return {
         method
         for method in correct
-        if method == best or mcnemar(correct[best], correct[method]).sign(significance) == "="
+        if method == best or mcnemar(correct[best], correct[method]).sign() == "="
     }
 
 
-def accuracy_interval(n_correct: int, n_rows: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's confidence interval of an accuracy."""
-    interval = binomtest(n_correct, n_rows).proportion_ci(confidence, method="wilson")
+def accuracy_interval(n_correct: int, n_rows: int) -> tuple[float, float]:
+    """Wilson's 95% confidence interval of an accuracy."""
+    interval = binomtest(n_correct, n_rows).proportion_ci(0.95, method="wilson")
     return float(interval.low), float(interval.high)

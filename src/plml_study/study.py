@@ -3,13 +3,15 @@
 import os
 import signal
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing import get_context
+from statistics import fmean
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -18,7 +20,7 @@ import numpy as np
 from plml.backend.processes import end_with
 from plml.backend.threads import limit_threads
 from plml_study import datasets, figures, methods, protocols
-from plml_study.paper import FIGURE_2
+from plml_study.paper import FIGURE_1, FIGURE_2
 from plml_study.records import Store, Task, pack_bits
 
 
@@ -61,13 +63,18 @@ def table1_tasks(names: Iterable[str], chosen: Iterable[str]) -> list[Task]:
     ]
 
 
-def figure2_tasks(names: Iterable[str], n_bases: Sequence[int] = FIGURE_2) -> list[Task]:
+def figure1_tasks() -> list[Task]:
+    """The four local methods on four digits of MNIST."""
+    return table1_tasks([protocols.FOUR_DIGITS], FIGURE_1)
+
+
+def figure2_tasks(names: Iterable[str]) -> list[Task]:
     """PLML and CBLML for every number of basis metrics."""
     return [
         Task(name, fold, method, m)
         for name in names
         for fold in range(protocols.n_splits(name))
-        for m in n_bases
+        for m in FIGURE_2
         for method in ("PLML", "CBLML")
     ]
 
@@ -90,62 +97,75 @@ def run(
     jobs : tasks at the same time, each in a process of its own where there are several
     report : called whenever a task starts or ends
     """
-    tasks = list(dict.fromkeys(tasks))
     records = {task: store.read(task) for task in tasks}
+    left = [task for task, record in records.items() if record is None]
+    failures: list[Failure] = []
     clock = _Clock()
     for task, record in records.items():
         if record is not None:
             clock.add(task, record["seconds"])
-    waiting = [task for task in tasks if records[task] is None]
-    failures: list[Failure] = []
 
-    def progress(running: tuple[Task, ...], left: list[Task]) -> None:
+    def show(running: Collection[Task]) -> None:
         seconds = clock.estimate([*running, *left])
-        done = len(tasks) - len(running) - len(left) - len(failures)
+        done = len(records) - len(running) - len(left) - len(failures)
         seconds = None if seconds is None else seconds / jobs
-        report(StudyProgress(done, running, len(left), seconds, len(failures)))
+        report(StudyProgress(done, tuple(running), len(left), seconds, len(failures)))
 
-    if jobs == 1:
-        left = list(waiting)
-        while left:
-            task = left.pop(0)
-            progress((task,), left)
-            _keep(_attempt(task, store.seed, conditions), store, clock, failures, left)
-    elif waiting:
-        _run_in_processes(waiting, store, conditions, jobs, progress, clock, failures)
-    progress((), [])
+    attempt = partial(_attempt, seed=store.seed, conditions=conditions)
+    with closing(_outcomes(left, attempt, jobs, show)) as outcomes:
+        for outcome in outcomes:
+            clock.add(outcome.task, outcome.seconds)
+            if outcome.error is None:
+                store.write(outcome.task, outcome.result)
+                continue
+            # Without their data set the others of it fail untried.
+            lost = [t for t in left if outcome.no_data and t.dataset == outcome.task.dataset]
+            failures += [Failure(task, outcome.error) for task in (outcome.task, *lost)]
+            left[:] = [task for task in left if task not in lost]
+    show(())
     return failures
 
 
-def _run_in_processes(
-    waiting: list[Task],
-    store: Store,
-    conditions: Conditions,
+class _Outcome(NamedTuple):
+    task: Task
+    seconds: float
+    result: dict[str, Any]  # empty where it failed
+    error: str | None = None
+    no_data: bool = False
+
+
+def _outcomes(
+    left: list[Task],
+    attempt: Callable[[Task], _Outcome],
     jobs: int,
-    progress: Callable[[tuple[Task, ...], list[Task]], None],
-    clock: "_Clock",
-    failures: list[Failure],
-) -> None:
-    left = list(waiting)
+    show: Callable[[Collection[Task]], None],
+) -> Generator[_Outcome, None, None]:
+    """Take tasks from the list until it is empty: here, or as many as the jobs in processes."""
+    while left and jobs == 1:
+        task = left.pop(0)
+        show([task])
+        yield attempt(task)
+    if not left:
+        return
     with _workers(jobs) as pool:
         running: dict[Future[_Outcome], Task] = {}
         while left or running:
             while left and len(running) < jobs:
                 task = left.pop(0)
-                future = pool.submit(_attempt, task, store.seed, conditions)
-                running[future] = task
-            progress(tuple(running.values()), left)
+                running[pool.submit(attempt, task)] = task
+            show(running.values())
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             # What is done is kept before anything is said of a worker that died.
             for future in sorted(finished, key=lambda future: future.exception() is not None):
                 task = running.pop(future)
                 try:
-                    _keep(future.result(), store, clock, failures, left)
+                    outcome = future.result()
                 except BrokenProcessPool as error:
                     raise OSError(
                         f"a worker died during {task}, perhaps for want of memory; what was done "
                         "is kept: run the same command again, with fewer --jobs"
                     ) from error
+                yield outcome
 
 
 @contextmanager
@@ -173,14 +193,6 @@ def _follow_parent(parent: int) -> None:
     end_with(parent)
 
 
-class _Outcome(NamedTuple):
-    task: Task
-    seconds: float
-    result: dict[str, Any]  # empty where it failed
-    error: str | None = None
-    no_data: bool = False
-
-
 def _attempt(task: Task, seed: int, conditions: Conditions) -> _Outcome:
     start = perf_counter()
     try:
@@ -191,21 +203,6 @@ def _attempt(task: Task, seed: int, conditions: Conditions) -> _Outcome:
     except Exception as error:  # whatever it is, the other tasks go on
         return _Outcome(task, perf_counter() - start, {}, f"{type(error).__name__}: {error}")
     return _Outcome(task, result["seconds"], result)
-
-
-def _keep(
-    outcome: _Outcome, store: Store, clock: "_Clock", failures: list[Failure], left: list[Task]
-) -> None:
-    """A task is done, and its result is kept, or it failed; without its data set the others of it
-    fail untried.
-    """
-    clock.add(outcome.task, outcome.seconds)
-    if outcome.error is None:
-        store.write(outcome.task, outcome.result)
-        return
-    lost = [task for task in left if outcome.no_data and task.dataset == outcome.task.dataset]
-    failures.extend(Failure(task, outcome.error) for task in (outcome.task, *lost))
-    left[:] = [task for task in left if task not in lost]
 
 
 def do(task: Task, seed: int, conditions: Conditions) -> dict[str, Any]:
@@ -250,10 +247,7 @@ def do(task: Task, seed: int, conditions: Conditions) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _split(name: str, fold: int, seed: int, data_dir: str | None) -> tuple[np.ndarray, ...]:
     dataset = _dataset(name, data_dir)
-    for number, (train, test) in enumerate(protocols.splits(dataset, seed)):
-        if number == fold:
-            return protocols.prepared_split(dataset, train, test)
-    raise ValueError(f"data set {name!r} has no fold {fold}")
+    return protocols.prepared_split(dataset, *list(protocols.splits(dataset, seed))[fold])
 
 
 @lru_cache(maxsize=1)
@@ -267,23 +261,20 @@ class _Clock:
     """Estimates the time of tasks from those that were done."""
 
     def __init__(self) -> None:
-        self._seconds: dict[tuple[str, ...], list[float]] = {}
+        self._seconds: defaultdict[tuple[Any, ...], list[float]] = defaultdict(list)
 
     def add(self, task: Task, seconds: float) -> None:
         for key in self._keys(task):
-            self._seconds.setdefault(key, []).append(seconds)
+            self._seconds[key].append(seconds)
 
     def estimate(self, tasks: Iterable[Task]) -> float | None:
         """Seconds of all of them, one after the other; None before anything was done."""
         if not self._seconds:
             return None
-        return float(sum(self._of(task) for task in tasks))
-
-    def _of(self, task: Task) -> float:
-        known = next(self._seconds[key] for key in self._keys(task) if key in self._seconds)
-        return float(np.mean(known))
+        known = (next(k for k in self._keys(task) if k in self._seconds) for task in tasks)
+        return sum(fmean(self._seconds[key]) for key in known)
 
     @staticmethod
-    def _keys(task: Task) -> tuple[tuple[str, ...], ...]:
+    def _keys(task: Task) -> tuple[tuple[Any, ...], ...]:
         """From the most alike to all."""
-        return (task.dataset, task.method, str(task.n_bases)), (task.dataset, task.method), ()
+        return (task.dataset, task.method, task.n_bases), (task.dataset, task.method), ()

@@ -90,7 +90,7 @@ def test_separable_triplets_stay_finite(update):
 
 
 def test_a_weight_is_found_across_all_scales():
-    """Columns of 1e18 beside rows that differ by 1e9: the slope is flat, and then a cliff."""
+    """Columns of 1e18 and rows that differ by 1e9: the slope is flat, and then a cliff."""
     a = 9980292541
     X = np.full((9, 3), a, dtype=float)
     X[0, 1], X[5, 1:], X[6, 2] = 1582427338257196161, [-240, 391745], -75583659534418

@@ -11,9 +11,10 @@ from plml.dask.cluster import Cluster
 from plml.dask.landmarks import choose_landmarks
 from plml.dask.reading import read_table
 from plml.dask.shards import make_shards
-from plml.stages.graph import graph_laplacian, local_scales, similarity_graph
+from plml.solvers.simplex_rows import minimize_rows
+from plml.stages.graph import graph_laplacian, local_scales, query_similarity, similarity_graph
 from plml.stages.neighbors import euclidean_neighbors
-from plml.stages.weights import QueryWeightProblem, WeightProblem, learn_weights, query_similarity
+from plml.stages.weights import WeightProblem, learn_weights, query_problem, row_terms
 
 PARAMETERS = {"n_bases": 5, "regularization": 3.0, "random_state": 0, "tol": 1e-4}
 N_LANDMARKS = 300
@@ -27,7 +28,8 @@ def weight_problem(X, model):
     """Equation 4 of some rows."""
     squared, neighbors = euclidean_neighbors(X, 7)
     L = graph_laplacian(similarity_graph(squared, neighbors, model.n_graph_neighbors))
-    return WeightProblem(X, model.anchors_, model.locality, model.smoothness, L)
+    terms = row_terms(X, model.anchors_, model.locality)
+    return WeightProblem(terms, model.anchors_, model.smoothness, L)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,7 @@ def test_the_other_weights_are_those_of_new_points(model, landmarks, digits):
     others = np.delete(np.arange(len(X)), landmarks)
     scales = local_scales(euclidean_neighbors(X[landmarks], 7)[0])
     squared, near = euclidean_neighbors(X[landmarks], 7, X[others])
-    problem = QueryWeightProblem(
+    problem = query_problem(
         X[others],
         model.anchors_,
         model.locality,
@@ -83,7 +85,8 @@ def test_the_other_weights_are_those_of_new_points(model, landmarks, digits):
         weights[landmarks],
         query_similarity(squared, near, scales, model.n_graph_neighbors),
     )
-    expected = learn_weights(problem, solver="fista", tol=1e-7, max_iter=5000).x
+    expected, gaps = minimize_rows(problem, 1e-7, 5000)
+    assert gaps.max() <= 1e-7
     np.testing.assert_allclose(weights[others], expected, atol=0.02)
     assert np.abs(weights.sum(axis=1) - 1.0).max() < 1e-6
 

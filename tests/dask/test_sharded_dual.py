@@ -115,7 +115,7 @@ class TestMoves:
         )
         assert trial.slope == pytest.approx(expected)
         assert trial.value < at.value
-        after = moves.look(trial, at)
+        after = moves.accept(trial, at)
         assert moves.n_remembered == 1
         assert after.gram.shape == (3, 3)
         assert moves.forget(after).gram.shape == (1, 1)

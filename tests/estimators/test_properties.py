@@ -12,7 +12,7 @@ from plml.stages.metrics import learn_metrics
 from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
 from plml.stages.search import LocalMetricIndex
 from plml.stages.triplets import neighbor_triplets
-from plml.stages.weights import WeightProblem, learn_weights
+from plml.stages.weights import WeightProblem, learn_weights, row_terms
 
 OPTIONS = {"n_bases": 3, "tol": 1e-6, "max_iter": 20_000, "random_state": 0}
 seeds = st.integers(0, 10_000)
@@ -30,7 +30,7 @@ def fit_stages(X, y, U):
     """The method with its anchors given: k-means alone may depend on the order of the rows."""
     L = graph_laplacian(similarity_graph(*euclidean_neighbors(X, 7), 6))
     weights = learn_weights(
-        WeightProblem(X, U, 1.0, 100.0, L), solver="auto", tol=1e-8, max_iter=20_000
+        WeightProblem(row_terms(X, U, 1.0), U, 100.0, L), solver="auto", tol=1e-8, max_iter=20_000
     )
     triplets = neighbor_triplets(ExactNeighbors(X, y), 3, 3)
     metrics = learn_metrics(

@@ -50,7 +50,7 @@ def test_other_coordinates(problem, rng):
     np.testing.assert_allclose(turned.distances(N), plain.distances(M), rtol=1e-9)
     s = rng.normal(size=len(pairs))
     assert np.vdot(turned.distances(N), s) == pytest.approx(np.vdot(N, turned.scatter(s)))
-    L = [rng.normal(size=(4, 1)) for _ in N]  # of low rank, beside matrices wrong on purpose
+    L = [rng.normal(size=(4, 1)) for _ in N]  # of low rank; the matrices are wrong on purpose
     found = turned.distances(PsdMatrices(np.zeros_like(N), L))
     M = np.stack([C @ part @ part.T @ C.T for C, part in zip(B, L, strict=True)])
     np.testing.assert_allclose(found, naive_distances(X, groups, pairs, M), rtol=1e-9)

@@ -84,7 +84,7 @@ def test_low_rank_metrics_by_their_factors(problem, rng, rank, dtype):
 
 
 def test_factors_are_what_is_used_where_the_rank_is_low(rng):
-    """The matrices beside them are not looked at: here they are wrong on purpose."""
+    """The matrices that come with them are not looked at: here they are wrong on purpose."""
     X, W = rng.normal(size=(30, 45)), np.ones((30, 1))
     pairs = np.array([[0, 1], [2, 3]])
     L = rng.normal(size=(45, 4))

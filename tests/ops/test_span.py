@@ -40,7 +40,7 @@ def test_constant_columns_are_left_out_as_they_are(rng):
 
 @pytest.mark.parametrize("unit", [1e-320, 1e-170, 1e-17, 1e17])
 def test_a_column_in_other_units_is_not_lost(rng, unit):
-    """Too small to be seen beside the others, it may be all that matters."""
+    """Too small to be seen among the others, it may be all that matters."""
     X = rng.normal(size=(50, 3)) * [1.0, unit, 1.0]
     assert span_of(X) is None
     redundant = np.column_stack([X, X[:, 0] - X[:, 2]])

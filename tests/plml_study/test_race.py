@@ -9,7 +9,7 @@ from plml.stages.graph import graph_laplacian, similarity_graph
 from plml.stages.metrics import learn_metrics
 from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
 from plml.stages.triplets import neighbor_triplets
-from plml.stages.weights import WeightProblem, learn_weights
+from plml.stages.weights import WeightProblem, learn_weights, row_terms
 from plml_study import race
 from plml_study.judge import judge_metrics, judge_weights
 
@@ -18,7 +18,7 @@ from plml_study.judge import judge_metrics, judge_weights
 def solved(blobs):
     X, y = blobs
     S = similarity_graph(*euclidean_neighbors(X, 7), 6)
-    problem = WeightProblem(X, X[:4], 1.0, 100.0, graph_laplacian(S))
+    problem = WeightProblem(row_terms(X, X[:4], 1.0), X[:4], 100.0, graph_laplacian(S))
     W = learn_weights(problem, solver="auto", tol=1e-3, max_iter=1000).x
     triplets = neighbor_triplets(ExactNeighbors(X, y), 3, 3)
     options = {"solver": "auto", "tol": 1e-3, "max_iter": 1000}

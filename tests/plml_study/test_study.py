@@ -185,7 +185,7 @@ def test_the_committed_results_agree_with_each_other():
     assert table.complete
     committed = json.loads((results / "table1.json").read_text())
     assert result_tables.as_records(table) == committed
-    text = result_tables.as_text(table, result_tables.Style())
+    text = result_tables.as_text(table, result_tables.MARKDOWN)
     assert (results / "table1.md").read_text() == text
     assert text.strip() in (root / "README.md").read_text()
 
@@ -303,12 +303,12 @@ class TestTable:
     def test_markdown_and_latex(self, store):
         table = result_tables.table1(store, ["pendigits"], ["PLML", "GLML", "SML"])
         cell = table.get("pendigits", "PLML")
-        markdown = result_tables.as_text(table, result_tables.Style())
+        markdown = result_tables.as_text(table, result_tables.MARKDOWN)
         widths = {line.count(" | ") for line in markdown.splitlines()}
         assert widths == {3}
         assert f"**{cell.accuracy:.2f}**<sup>+</sup> (1)" in markdown
         assert f"*98.34 ({cell.difference:+.2f})*" in markdown
-        latex = result_tables.as_text(table, result_tables.Latex())
+        latex = result_tables.as_text(table, result_tables.LATEX)
         assert rf"\textbf{{{cell.accuracy:.2f}}}$^{{+}}$ (1)" in latex
         assert latex.count(r"\\") == 4
 

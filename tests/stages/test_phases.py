@@ -15,7 +15,7 @@ from plml.stages.graph import graph_laplacian, similarity_graph
 from plml.stages.metrics import MetricsDual, learn_metrics
 from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
 from plml.stages.triplets import cross_triplets, neighbor_triplets
-from plml.stages.weights import RowWeightProblem, WeightProblem, learn_weights
+from plml.stages.weights import RowWeightProblem, WeightProblem, learn_weights, row_terms
 
 
 class Recorder(Checkpointer, SolverCheckpoint):
@@ -57,7 +57,7 @@ def smooth():
     rng = np.random.default_rng(4)
     X = rng.normal(size=(80, 3))
     L = graph_laplacian(similarity_graph(*euclidean_neighbors(X, 7), 6))
-    return WeightProblem(X, X[:5], 0.7, 20.0, L)
+    return WeightProblem(row_terms(X, X[:5], 0.7), X[:5], 20.0, L)
 
 
 def learn(margins, **how):

@@ -5,15 +5,16 @@ from scipy.optimize import check_grad
 
 import judge
 from plml.backend.threads import SERIAL
+from plml.solvers.simplex_rows import minimize_rows
 from plml.stages import weights
-from plml.stages.graph import graph_laplacian, local_scales, similarity_graph
+from plml.stages.graph import graph_laplacian, local_scales, query_similarity, similarity_graph
 from plml.stages.neighbors import euclidean_neighbors
 from plml.stages.weights import (
-    QueryWeightProblem,
     RowWeightProblem,
     WeightProblem,
     learn_weights,
-    query_similarity,
+    query_problem,
+    row_terms,
 )
 
 
@@ -21,7 +22,7 @@ def make_problem(rng, n=25, d=3, m=4, locality=0.7, smoothness=3.0, offset=0.0):
     X = rng.normal(size=(n, d)) + offset
     U = X[rng.choice(n, m, replace=False)] + 0.1 * rng.normal(size=(m, d))
     S = similarity_graph(*euclidean_neighbors(X, 7), 6)
-    return X, U, S, WeightProblem(X, U, locality, smoothness, graph_laplacian(S))
+    return X, U, S, WeightProblem(row_terms(X, U, locality), U, smoothness, graph_laplacian(S))
 
 
 def convex_optimum(X, U, S, locality, smoothness):
@@ -109,7 +110,10 @@ def test_all_rows_equal_converges_at_once():
     X = np.ones((6, 2))
     L = graph_laplacian(similarity_graph(*euclidean_neighbors(X, 7), 6))
     solution = learn_weights(
-        WeightProblem(X, X[:1], 1.0, 100.0, L), solver="auto", tol=1e-3, max_iter=10
+        WeightProblem(row_terms(X, X[:1], 1.0), X[:1], 100.0, L),
+        solver="auto",
+        tol=1e-3,
+        max_iter=10,
     )
     assert solution.converged
     np.testing.assert_array_equal(solution.x, np.ones((6, 1)))
@@ -124,8 +128,10 @@ def test_query_weights_solve_equation_4_for_the_new_point(rng):
     Q = rng.normal(size=(5, 3))
     q_squared, q_neighbors = euclidean_neighbors(X, 7, Q)
     similarity = query_similarity(q_squared, q_neighbors, scales, 6)
-    queries = QueryWeightProblem(Q, U, 0.7, 3.0, W, similarity)
-    solution = learn_weights(queries, solver="auto", tol=1e-8, max_iter=20_000)
+    queries = query_problem(Q, U, 0.7, 3.0, W, similarity)
+    found, gaps = minimize_rows(queries, 1e-8, 20_000)
+    assert gaps.max() <= 1e-8
+    values = np.sum(found * (queries.product(found) + queries.linear), axis=1) + queries.constant
     total = 0.0
     for i, x in enumerate(Q):
         w = cp.Variable(4, nonneg=True)
@@ -138,8 +144,8 @@ def test_query_weights_solve_equation_4_for_the_new_point(rng):
             objective = objective + 3.0 * s * cp.sum_squares(w - W[j])
         one = cp.Problem(cp.Minimize(objective), [cp.sum(w) == 1])
         total += one.solve(solver=cp.CLARABEL)
-        np.testing.assert_allclose(solution.x[i], w.value, atol=2e-3)
-    assert solution.value == pytest.approx(total, rel=1e-5)
+        np.testing.assert_allclose(found[i], w.value, atol=2e-3)
+    assert values.sum() == pytest.approx(total, rel=1e-5)
 
 
 def test_rows_in_another_order_are_the_same_problem(rng):

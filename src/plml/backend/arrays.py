@@ -8,7 +8,7 @@ of a row, sparse products.
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from math import inf
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from plml.backend.context import holding
 from plml.backend.threads import SERIAL, ThreadTeam
 from plml.install import install
 
@@ -182,14 +183,7 @@ def fetch(*values: Array) -> list[Any]:
 
 
 def segment_sum(values: Array, segments: Array, n: int) -> Array:
-    """The sum of the values of every segment 0 to n - 1, in float64.
-
-    Parameters
-    ----------
-    values : (p,) array
-    segments : (p,) integer array
-    n : number of segments
-    """
+    """Sums of the (p,) values of every segment 0 to n - 1, given (p,) segments, in float64."""
     if not is_tensor(values):
         return np.bincount(segments, values, n)
     import torch
@@ -222,15 +216,10 @@ def _largest_of_rows_in_groups(scores: Array, k: int) -> Array:
     return members.gather(1, scores.gather(1, members).topk(k, dim=1).indices)
 
 
-@contextmanager
-def working_memory(mebibytes: float | None) -> Iterator[None]:
+def working_memory(mebibytes: float | None) -> AbstractContextManager[None]:
     """Limit the temporary arrays that are cut into blocks; None leaves their usual sizes."""
     cap = inf if mebibytes is None else mebibytes * 2**20 / _BYTES_PER_ELEMENT
-    token = _LARGEST_BLOCK.set(cap)
-    try:
-        yield
-    finally:
-        _LARGEST_BLOCK.reset(token)
+    return holding(_LARGEST_BLOCK, cap)
 
 
 def share_of_memory(x: Array, on_processor: int) -> int:

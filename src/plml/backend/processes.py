@@ -12,11 +12,7 @@ _SECONDS_BETWEEN_CHECKS = 0.5
 def end_with(employer: int) -> None:
     """End this worker process when the process that started it is gone, even if that was killed.
 
-    Has no effect in a process that the employer did not start, such as the employer itself.
-
-    Parameters
-    ----------
-    employer : id of the process that hands out the work
+    Has no effect in a process that ``employer``, a process id, did not start, such as itself.
     """
     parent = parent_process()
     if parent is not None and parent.pid == employer:

@@ -15,6 +15,8 @@ from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from plml.backend.context import holding
+
 #: Between two lines.
 SECONDS_BETWEEN_LINES = 5.0
 _BAR_WIDTH = 24
@@ -34,9 +36,7 @@ class _Report(NamedTuple):
 class Progress:
     """How far one piece of work is: what its stages reported, and what follows for this moment.
 
-    Parameters
-    ----------
-    clock : seconds since some fixed moment
+    The clock tells the seconds since some fixed moment.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
@@ -173,80 +173,45 @@ def _current() -> Stage | None:
 def work(shown: bool | int, *, passing: bool = False) -> Iterator[None]:
     """Show the work that is done inside, unless it is part of work that is shown already.
 
-    Parameters
-    ----------
-    shown : whether to show it
-    passing : leave no trace on a terminal when it is done
+    ``passing`` work leaves no trace on a terminal when it is done.
     """
     if not shown or sys.stderr is None or _current() is not None:
         yield
         return
     progress = Progress()
-    token = _CURRENT.set(Stage(progress))
-    try:
-        with _display(progress, passing, SECONDS_BETWEEN_LINES):
-            yield
-    finally:
-        _CURRENT.reset(token)
+    with holding(_CURRENT, Stage(progress)), _display(progress, passing, SECONDS_BETWEEN_LINES):
+        yield
 
 
 def plan(shares: Mapping[str, float]) -> None:
-    """Divide the stage that runs into parts that follow each other.
-
-    Parameters
-    ----------
-    shares : names of the parts, with rough times in any unit
-    """
+    """Divide the stage that runs into parts that follow each other; the times are rough."""
     current = _current()
     if current is not None:
         current.plan(shares)
 
 
-@contextmanager
-def stage(name: str, *, named: bool = True) -> Iterator[Stage]:
-    """One part of the plan of the stage that runs, to report to.
-
-    Parameters
-    ----------
-    name : as in the plan
-    named : show the name
-    """
-    with _OBSERVER.get()(name), _shown_stage(name, named) as part:
-        yield part
-
-
-@contextmanager
-def observed(observer: Observer) -> Iterator[None]:
+def observed(observer: Observer) -> AbstractContextManager[None]:
     """Enter ``observer(name)`` around every stage of the work inside, be it shown or not.
 
     Stages of other processes and threads are not among them.
-
-    Parameters
-    ----------
-    observer : from the name of a stage to a context manager
     """
-    token = _OBSERVER.set(observer)
-    try:
-        yield
-    finally:
-        _OBSERVER.reset(token)
+    return holding(_OBSERVER, observer)
 
 
 @contextmanager
-def _shown_stage(name: str, named: bool) -> Iterator[Stage]:
-    around = _current()
-    if around is None:
-        yield Stage(Progress())
-        return
-    part = around.part(name, named)
-    part.report("", 0.0)
-    part.whole.show_now()
-    token = _CURRENT.set(part)
-    try:
-        yield part
-    finally:
-        _CURRENT.reset(token)
-    around.whole.report(part.end, around.end, around.label)
+def stage(name: str, *, named: bool = True) -> Iterator[Stage]:
+    """One part of the plan of the stage that runs, to report to; ``named`` shows its name."""
+    with _OBSERVER.get()(name):
+        around = _current()
+        if around is None:
+            yield Stage(Progress())
+            return
+        part = around.part(name, named)
+        part.report("", 0.0)
+        part.whole.show_now()
+        with holding(_CURRENT, part):
+            yield part
+        around.whole.report(part.end, around.end, around.label)
 
 
 @contextmanager

@@ -4,13 +4,15 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
 from threading import Lock, current_thread, get_ident, main_thread
 from typing import Any, TypeVar
 
 from joblib import effective_n_jobs
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import get_cached_controller
+
+from plml.backend.context import holding
 
 #: The process that imported this module; one with another id was forked from it.
 _process = os.getpid()
@@ -19,6 +21,14 @@ _team_size: ContextVar[int | None] = ContextVar("team_size", default=None)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def _blas_libraries() -> list[Any]:
+    return get_cached_controller().select(user_api="blas").lib_controllers
+
+
+def _limited_openmp(n_threads: int) -> AbstractContextManager[Any]:
+    return get_cached_controller().limit(limits=n_threads, user_api="openmp")
 
 
 def _is_per_thread(library: Any) -> bool:
@@ -74,8 +84,7 @@ class _Blas:
         self, n_threads: int, of: str = "", only: Callable[[Any], bool] = lambda library: True
     ) -> Iterator[int]:
         """Limit the BLAS of one package, or of all; yields how many threads it had before."""
-        libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-        libraries = [library for library in libraries if of in library.filepath]
+        libraries = [library for library in _blas_libraries() if of in library.filepath]
         held = [library for library in libraries if only(library)]
         own = [(library, library.num_threads) for library in held if _is_per_thread(library)]
         shared = [library for library in held if not _is_per_thread(library)]
@@ -160,22 +169,13 @@ def limit_threads(n_jobs: int | None) -> Iterator[None]:
         if n_jobs is not None:
             size = effective_n_jobs(n_jobs)
             limits.enter_context(_blas.limited_to(size))
-            limits.enter_context(threadpool_limits(size, user_api="openmp"))
+            limits.enter_context(_limited_openmp(size))
         if _process != os.getpid():
-            limits.enter_context(threadpool_limits(1, user_api="openmp"))
+            limits.enter_context(_limited_openmp(1))
         if current_thread() is not main_thread():
             found = limits.enter_context(_blas.limited_to(1, only=_has_own_pool))
-            limits.enter_context(_teams_of(size or found))
+            limits.enter_context(holding(_team_size, size or found))
         yield
-
-
-@contextmanager
-def _teams_of(size: int) -> Iterator[None]:
-    token = _team_size.set(size)
-    try:
-        yield
-    finally:
-        _team_size.reset(token)
 
 
 @contextmanager
@@ -231,8 +231,7 @@ SERIAL = ThreadTeam()
 
 def _limit_new_thread() -> None:
     """Give a BLAS whose number of threads is set for each thread one in this new thread."""
-    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-    _set_threads((library, 1) for library in libraries if _is_per_thread(library))
+    _set_threads((library, 1) for library in _blas_libraries() if _is_per_thread(library))
 
 
 @contextmanager
@@ -242,9 +241,9 @@ def thread_team() -> Iterator[ThreadTeam]:
     Pieces that fit the cache, one per thread, beat a BLAS that splits every small product, and work
     that is not a product is shared as well.
     """
-    with _blas.limited_to(1) as found, ExitStack() as limits:
-        n_threads = _team_size.get() or found
-        limits.enter_context(_teams_of(1))  # no team within a team
+    size = _team_size.get()
+    with _blas.limited_to(1) as found, holding(_team_size, 1):  # no team within a team
+        n_threads = size or found
         if n_threads == 1:
             yield SERIAL
             return

@@ -57,31 +57,20 @@ def learn_boosted_metric(
     ``update="stage-wise"`` sets the weight of a weak learner once, when it is added;
     ``"totally-corrective"`` optimises all weights again in every round.
     """
+    correct = _stage_wise if update == "stage-wise" else _totally_corrective
+    no_features = np.empty((0, len(triplets.pairs)), dtype=X.dtype)
+    state = BoostState(np.empty((0, X.shape[1])), np.empty(0), no_features)
     with thread_team() as threads:
         operator = PairOperator(X, np.ones((len(X), 1), dtype=X.dtype), triplets.pairs, threads)
-        return _boost(operator, triplets, trace_weight, update, max_iter, monitor)
-
-
-def _boost(
-    operator: PairOperator,
-    triplets: Triplets,
-    trace_weight: float,
-    update: str,
-    max_iter: int,
-    monitor: Monitor,
-) -> Boosted:
-    X, n_pairs, d = operator.X, len(triplets.pairs), operator.X.shape[1]
-    correct = _stage_wise if update == "stage-wise" else _totally_corrective
-    state = BoostState(np.empty((0, d)), np.empty(0), np.empty((0, n_pairs), dtype=X.dtype))
-    for iteration in range(max_iter + 1):
-        margins = _margins(state.weights @ state.features, triplets)
-        objective = float(logsumexp(-margins) + trace_weight * state.weights.sum())
-        u = softmax(-margins)
-        eigenvalues, vectors = np.linalg.eigh(operator.scatter(_pair_weights(u, triplets))[0])
-        excess = max(float(eigenvalues[-1]) / trace_weight - 1.0, 0.0)
-        if monitor.done(iteration, objective, excess) or iteration == max_iter:
-            break
-        state = correct(_add(state, X, triplets, vectors[:, -1]), u, triplets, trace_weight)
+        for iteration in range(max_iter + 1):
+            margins = _margins(state.weights @ state.features, triplets)
+            objective = float(logsumexp(-margins) + trace_weight * state.weights.sum())
+            u = softmax(-margins)
+            eigenvalues, vectors = np.linalg.eigh(operator.scatter(_pair_weights(u, triplets))[0])
+            excess = max(float(eigenvalues[-1]) / trace_weight - 1.0, 0.0)
+            if monitor.done(iteration, objective, excess) or iteration == max_iter:
+                break
+            state = correct(_add(state, X, triplets, vectors[:, -1]), u, triplets, trace_weight)
     M = (state.vectors.T * state.weights) @ state.vectors
     return Boosted(M, objective, excess, iteration, tuple(monitor.history))
 

@@ -58,16 +58,9 @@ def tricube(distances: np.ndarray) -> np.ndarray:
 def local_covariances(
     points: np.ndarray, labels: np.ndarray, weights: np.ndarray, n_classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The weighted within-class and between-class covariances of every neighbourhood.
+    """The weighted within-class and between-class covariances of every neighbourhood, (q, d, d).
 
-    Parameters
-    ----------
-    points : (q, k, d) array
-    labels, weights : (q, k) arrays
-
-    Returns
-    -------
-    within, between : (q, d, d) arrays
+    Points are (q, k, d), labels and weights (q, k).
     """
     shares = weights / weights.sum(axis=1, keepdims=True)
     member = shares[:, :, None] * (labels[:, :, None] == np.arange(n_classes))  # (q, k, c)

@@ -150,14 +150,7 @@ def shrunk_predictions(
     """Class codes of queries under M^exponent for every exponent, (n_exponents, q).
 
     The powers of a metric share its eigenvectors, so one rotation of the differences serves all.
-
-    Parameters
-    ----------
-    model : GaussianClasses
-    X, y : (n, d) training instances and their class codes
-    Q : (q, d) array
-    exponents : (n_exponents,) array
-    n_neighbors : how many neighbours vote
+    X and y are the training instances and their class codes; ``n_neighbors`` of them vote.
     """
     X, Q = X.astype(np.float64, copy=False), Q.astype(np.float64, copy=False)
     result = np.empty((len(exponents), len(Q)), dtype=np.int64)

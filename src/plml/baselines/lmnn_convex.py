@@ -104,7 +104,8 @@ def solve_convex(
             best = best._replace(M=M, objective=found.objective)
         dual = MetricsDual(active.operator, active.triplets, alpha, data.pull)
         lower = max(lower, dual_bound(dual, gamma))
-        gap = _gap(best.objective, lower, data)
+        gap = float(relative_gap(np.float64(best.objective), lower))
+        gap = 0.0 if best.objective <= negligible(data) else gap
         cut = monitor.done(n_iter, best.objective, gap)
         ended = not cut and observe(best.M)
         best = best._replace(gap=gap, n_iter=n_iter, converged=bool(ended or gap <= tol))
@@ -139,13 +140,6 @@ def _step(
     start = xp.concat([gamma, xp.astype(violated[len(gamma) :], xp.float64)])
     solution = projected_lbfgs(dual, start, bounds=(0.0, 1.0), tol=tol, max_iter=max_iter)
     return solution, on_host(dual.metrics(solution.x))
-
-
-def _gap(objective: float, lower: float, data: LmnnData) -> float:
-    """The relative gap; zero for an objective that is zero up to rounding."""
-    if objective <= negligible(data):
-        return 0.0
-    return float(relative_gap(np.float64(objective), lower))
 
 
 def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:

@@ -9,7 +9,8 @@ ones are found by exact search and kept in an active set. Dropping impostors low
 so a dual bound on the active set bounds the whole problem.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -72,11 +73,6 @@ class Violations(NamedTuple):
     pairs: np.ndarray  # (n_violations, 2)
 
 
-def squared_distances(data: LmnnData, M: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """d^2 of pairs (i, j) under the metric of j."""
-    return np.maximum(on_host(_operator(data, pairs).distances(like(M, data.X))), 0.0)
-
-
 def target_scatter(data: LmnnData) -> np.ndarray:
     """A_g, the sum of (x_i - x_j)(x_i - x_j)^T over the target pairs of every metric, (m, d, d)."""
     operator = _operator(data, neighbor_pairs(data.targets))
@@ -85,8 +81,9 @@ def target_scatter(data: LmnnData) -> np.ndarray:
 
 def target_distances(data: LmnnData, M: np.ndarray) -> np.ndarray:
     """d^2 to every target, (n, k); -inf where absent, so that its hinge is zero."""
+    operator = _operator(data, neighbor_pairs(data.targets))
     result = np.full(data.targets.shape, -np.inf)
-    result[data.targets >= 0] = squared_distances(data, M, neighbor_pairs(data.targets))
+    result[data.targets >= 0] = np.maximum(on_host(operator.distances(like(M, data.X))), 0.0)
     return result
 
 
@@ -100,54 +97,42 @@ def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violat
     near = target_distances(data, M)
     reach = (1.0 + slack) * (1.0 + near.max(axis=1))
     objective = data.pull * float(near[data.targets >= 0].sum())
-    nearest = _DeepestPairs(_MOST_PAIRS)
-    for columns, metric in _parts_by_metric(data, M):
+    pairs, depths = np.empty((0, 2), dtype=np.int64), np.empty(0)
+    for columns in class_members(data.groups * (int(data.y.max()) + 1) + data.y):
+        # The points of one class that carry the same metric.
         others = np.flatnonzero((data.y != data.y[columns[0]]) & np.isfinite(reach))
-        transformed = Transformed(data.X[like(columns, data.X)], metric)
-
-        def search(
-            block: slice,
-            rows: np.ndarray = others,
-            columns: np.ndarray = columns,
-            to: Transformed = transformed,
-        ) -> tuple[float, np.ndarray, np.ndarray]:
-            rows = rows[block]
-            d2 = to.distances(data.X[like(rows, data.X)])
-            within = namespace(d2).nonzero(d2 < like(reach[rows], d2)[:, None])
-            found = on_host(d2[within])
-            i, k = (on_host(part) for part in within)
-            loss = float(np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0).sum())
-            keep = _nearest_of_each(i, found, _MOST_PER_CLASS)
-            depth = found[keep] / reach[rows[i[keep]]]
-            return loss, np.column_stack([rows[i[keep]], columns[k[keep]]]), depth
-
+        to = Transformed(data.X[like(columns, data.X)], M[data.groups[columns[0]]])
+        search = partial(_within_reach, data.X, near, reach, others, columns, to)
         blocks = row_blocks(len(others), len(columns), data.X)
-        for loss, pairs, depth in data.team.map(search, blocks):
+        for loss, their_pairs, their_depths in data.team.map(search, blocks):
             objective += loss
-            nearest.add(pairs, depth)
-    return Violations(objective, nearest.pairs)
+            pairs = np.concatenate([pairs, their_pairs])
+            depths = np.concatenate([depths, their_depths])
+            if len(depths) > _MOST_PAIRS:
+                deepest = np.sort(np.argpartition(depths, _MOST_PAIRS)[:_MOST_PAIRS])
+                pairs, depths = pairs[deepest], depths[deepest]
+    return Violations(objective, pairs)
 
 
-class _DeepestPairs:
-    """The pairs deepest within the margin, at most ``largest`` of them."""
-
-    def __init__(self, largest: int) -> None:
-        self.largest = largest
-        self.pairs = np.empty((0, 2), dtype=np.int64)
-        self.depths = np.empty(0)
-
-    def add(self, pairs: np.ndarray, depths: np.ndarray) -> None:
-        self.pairs = np.concatenate([self.pairs, pairs])
-        self.depths = np.concatenate([self.depths, depths])
-        if len(self.depths) > self.largest:
-            kept = np.sort(np.argpartition(self.depths, self.largest)[: self.largest])
-            self.pairs, self.depths = self.pairs[kept], self.depths[kept]
-
-
-def _parts_by_metric(data: LmnnData, M: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The training points of every group and class, with the metric that they carry."""
-    for members in class_members(data.groups * (int(data.y.max()) + 1) + data.y):
-        yield members, M[data.groups[members[0]]]
+def _within_reach(
+    X: Array,
+    near: np.ndarray,
+    reach: np.ndarray,
+    others: np.ndarray,
+    columns: np.ndarray,
+    to: Transformed,
+    block: slice,
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Hinge losses of a block of the others, their impostors among the columns, and how near."""
+    rows = others[block]
+    d2 = to.distances(X[like(rows, X)])
+    within = namespace(d2).nonzero(d2 < like(reach[rows], d2)[:, None])
+    found = on_host(d2[within])
+    i, k = (on_host(part) for part in within)
+    loss = float(np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0).sum())
+    keep = _nearest_of_each(i, found, _MOST_PER_CLASS)
+    depths = found[keep] / reach[rows[i[keep]]]
+    return loss, np.column_stack([rows[i[keep]], columns[k[keep]]]), depths
 
 
 def _nearest_of_each(rows: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray:

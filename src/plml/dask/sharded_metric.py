@@ -142,7 +142,7 @@ def contenders_in(
 
 def nearest_of_all(found: list[Nearest], k: int) -> Nearest:
     """The k nearest of several shards, ordered as one index orders them."""
-    distances = reduce(Measured.beside, (part.distances for part in found))
+    distances = reduce(Measured.joined_with, (part.distances for part in found))
     rows, *known = (
         np.concatenate(its, axis=1)
         for its in zip(*((part.rows, *part.known) for part in found), strict=True)

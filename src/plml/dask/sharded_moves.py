@@ -80,7 +80,7 @@ class ShardedMoves(BoxOracle):
         here = at.x, at.slacks, at.ways, self._ways
         return self.dual.arrive(self.cluster.map(moved, *here, known=(coefficients, step)))
 
-    def look(self, trial: Trial, before: ShardedLook) -> ShardedLook:
+    def accept(self, trial: Trial, before: ShardedLook) -> ShardedLook:
         return self._look(trial, self.dual.slacks(trial), before)
 
     def forget(self, at: ShardedLook) -> ShardedLook:

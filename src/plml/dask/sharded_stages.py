@@ -133,7 +133,7 @@ class ShardedStages(Stages):
         terms = self.cluster.map(terms_of, graph.shards.parts, known=known)
         terms, lists = (stacked(parts) for parts in self.cluster.gather((terms, graph.lists)))
         S = similarity_graph(lists.squared, lists.graph, weighting.n_graph_neighbors)
-        problem = WeightProblem.from_terms(terms, anchors, weighting.smoothness, graph_laplacian(S))
+        problem = WeightProblem(terms, anchors, weighting.smoothness, graph_laplacian(S))
         return problem, local_scales(lists.squared)
 
     def _extended(

@@ -60,12 +60,8 @@ def euclidean_pairs(Q: Array, X: Array, candidates: Array) -> Array:
 def local_pairs(Q: Array, weights: Array, M: Array, X: Array, candidates: Array) -> Array:
     """(q_i - x_j)^T (sum_b W_ib M_b) (q_i - x_j) for j in row i of candidates.
 
-    The local metric of a query is formed once; there is no loop over bases for every pair.
-
-    Parameters
-    ----------
-    weights : (q, m) array
-    M : (m, d, d) array
+    The local metric of a query is formed once, from (q, m) weights and (m, d, d) bases; there is no
+    loop over bases for every pair.
     """
     xp, d = namespace(X), X.shape[1]
     result = xp.empty(candidates.shape, dtype=xp.float64, device=device(X))
@@ -79,10 +75,7 @@ def local_pairs(Q: Array, weights: Array, M: Array, X: Array, candidates: Array)
 def grouped_pairs(Q: Array, M: Array, groups: Array, X: Array, candidates: Array) -> Array:
     """(q_i - x_j)^T M_g (q_i - x_j) with g the group of x_j, for j in row i of candidates.
 
-    Parameters
-    ----------
-    M : (m, d, d) array
-    groups : (n,) integer array
+    M are (m, d, d) metrics, groups (n,) integers.
     """
     result = np.empty(candidates.shape)
     for block in row_blocks(len(Q), 2 * candidates.shape[1] * X.shape[1]):

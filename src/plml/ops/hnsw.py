@@ -10,12 +10,7 @@ SPARE_CANDIDATES = 8
 
 
 class NavigableGraph:
-    """Rows linked to nearby rows; a search walks along the links.
-
-    Parameters
-    ----------
-    X : (n, D) array
-    """
+    """Rows (n, D) linked to nearby rows; a search walks along the links."""
 
     def __init__(self, X: np.ndarray) -> None:
         import faiss

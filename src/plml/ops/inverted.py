@@ -6,9 +6,7 @@ import numpy as np
 class InvertedFile:
     """Rows sorted into cells around 2 sqrt(n) centres; a search looks into the nearest cells only.
 
-    Parameters
-    ----------
-    X : (n, d) float32 array, contiguous
+    The rows are an (n, d) contiguous float32 array, and so are queries.
     """
 
     def __init__(self, X: np.ndarray) -> None:
@@ -29,14 +27,7 @@ class InvertedFile:
         return self._index.nlist
 
     def search(self, queries: np.ndarray, k: int, n_cells: int) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances and numbers of k near rows; infinite and -1 where fewer were found.
-
-        Parameters
-        ----------
-        queries : (q, d) float32 array
-        k : int
-        n_cells : how many cells to look into
-        """
+        """Squared distances and numbers of k near rows; infinite and -1 where cells hold fewer."""
         import faiss
 
         n_cells = min(n_cells, self.n_cells)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plml.backend.arrays import Array, device, is_tensor, namespace
+from plml.backend.arrays import Array, device, namespace
 from plml.backend.threads import SERIAL, ThreadTeam
 
 #: Odd quintics a y + b y^3 + c y^5: the first ones lift small values fast, the last ones (the
@@ -19,11 +19,7 @@ _WORTH_A_THREAD = 32
 def project_simplex(V: Array) -> Array:
     r"""argmin_W ||W - V||_F^2 subject to W >= 0 and every row of W summing to one.
 
-    Sorts each row once, O(n m log m) (Duchi et al., ICML 2008).
-
-    Parameters
-    ----------
-    V : (n, m) array
+    Sorts each row of V, (n, m), once: O(n m log m) (Duchi et al., ICML 2008).
     """
     xp = namespace(V)
     # The projection is invariant to a shift of the row; this one keeps the sums small.
@@ -109,26 +105,22 @@ def as_psd_matrices(M: Array | PsdMatrices) -> PsdMatrices:
     return M if isinstance(M, PsdMatrices) else PsdMatrices(M)
 
 
-def project_psd(S: Array, team: ThreadTeam = SERIAL) -> Array:
-    """argmin_P ||P - S||_F^2 subject to P positive semidefinite, for symmetric S.
+def project_psd(S: Array) -> Array:
+    """argmin_P ||P - S||_F^2 subject to P positive semidefinite, for symmetric (..., d, d) S.
 
     Eigenvalues that are zero up to rounding become zero: a metric that should vanish does.
-
-    Parameters
-    ----------
-    S : (..., d, d) array, symmetric
-    team : threads that share the matrices
     """
-    if is_tensor(S):
-        return _positive_part(S)
-    flat = S.reshape(-1, *S.shape[-2:])
-    return project_psd_factored(flat, team).matrices.reshape(S.shape)
+    xp = namespace(S)
+    eigenvalues, vectors = xp.linalg.eigh(S)
+    positive = xp.where(eigenvalues > _rounding(eigenvalues), eigenvalues, 0.0 * eigenvalues)
+    scaled = vectors * xp.sqrt(positive)[..., None, :]
+    return scaled @ xp.matrix_transpose(scaled)
 
 
 def project_psd_factored(S: np.ndarray, team: ThreadTeam = SERIAL) -> PsdMatrices:
     """``project_psd`` of an (m, d, d) array, with the factors where d is not small."""
     if S.shape[-1] < _WORTH_A_THREAD:
-        return PsdMatrices(_positive_part(S))
+        return PsdMatrices(project_psd(S))
     factors = team.map(_positive_factor, list(S))
     return PsdMatrices(np.stack([L @ L.T for L in factors]), factors)
 
@@ -137,14 +129,6 @@ def _positive_factor(S: np.ndarray) -> np.ndarray:
     eigenvalues, vectors = np.linalg.eigh(S)
     positive = eigenvalues > _rounding(eigenvalues)
     return vectors[:, positive] * np.sqrt(eigenvalues[positive])
-
-
-def _positive_part(S: Array) -> Array:
-    xp = namespace(S)
-    eigenvalues, vectors = xp.linalg.eigh(S)
-    positive = xp.where(eigenvalues > _rounding(eigenvalues), eigenvalues, 0.0 * eigenvalues)
-    scaled = vectors * xp.sqrt(positive)[..., None, :]
-    return scaled @ xp.matrix_transpose(scaled)
 
 
 def _rounding(eigenvalues: Array) -> Array:
@@ -161,10 +145,6 @@ def project_psd_by_sign(S: Array) -> Array:
     many times faster than a decomposition. Eigenvalues within 1e-6 of zero, relative to the
     largest, may keep a part of their sign. An error of that size is fine for the iterations of a
     solver; certificates use ``project_psd``.
-
-    Parameters
-    ----------
-    S : (..., d, d) array, symmetric
     """
     xp = namespace(S)
     norm = xp.sqrt(xp.sum(S * S, axis=(-2, -1), keepdims=True))

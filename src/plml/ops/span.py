@@ -59,14 +59,10 @@ def outward(M: np.ndarray, span: Span | None) -> np.ndarray:
 
 
 def span_of(X: Array) -> Span | None:
-    """The span of the centred rows; None if they differ in as many directions as features.
+    """The span of centred rows (n, d); None if they differ in as many directions as features.
 
     Which directions are kept does not depend on the units of the columns: what is dropped is
     below rounding both in these units and in those of the columns' standard deviations.
-
-    Parameters
-    ----------
-    X : (n, d) array
     """
     xp, (n, d) = namespace(X), X.shape
     varies = on_host(xp.max(X, axis=0) > xp.min(X, axis=0))

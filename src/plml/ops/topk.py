@@ -12,6 +12,7 @@ and blocks nor on the coordinates in which the points are given.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +43,7 @@ class Measured(NamedTuple):
         """The given columns of each row, (q, k) of them."""
         return self._each(lambda part: namespace(part).take_along_axis(part, order, axis=1))
 
-    def beside(self, other: "Measured") -> "Measured":
+    def joined_with(self, other: "Measured") -> "Measured":
         """The candidates of both, for the same queries."""
         return self._each(lambda a, b: namespace(a).concat([a, b], axis=1), other)
 
@@ -67,12 +68,7 @@ _ROUNDOFF_64 = 2.0**-53
 
 
 class InnerProductIndex:
-    """Vectors prepared for a float32 inner-product search.
-
-    Parameters
-    ----------
-    vectors : (n, D) array
-    """
+    """Vectors (n, D) prepared for a float32 inner-product search."""
 
     def __init__(self, vectors: Array) -> None:
         xp = namespace(vectors)
@@ -90,7 +86,7 @@ class InnerProductIndex:
         distances: PairwiseDistances,
         own: Array | None = None,
     ) -> tuple[Array, Array]:
-        """The ``n_neighbors`` nearest of each query, nearest first.
+        """Squared distances and indices of the nearest of each query, nearest first.
 
         Parameters
         ----------
@@ -98,11 +94,6 @@ class InnerProductIndex:
         n_neighbors : int, at most ``len(self)`` (less one with ``own``)
         distances : exact squared distances between query rows and index rows
         own : (q,) integer array; query i is index row own[i], and that row is left out
-
-        Returns
-        -------
-        squared_distances : (q, n_neighbors) float64 array
-        indices : (q, n_neighbors) integer array
         """
         xp, k = namespace(queries), n_neighbors
         proposal = self._propose(queries, k, own)
@@ -168,7 +159,7 @@ class InnerProductIndex:
 
         Where these cannot exclude the points outside, all points are searched in float64.
         """
-        xp, n = namespace(rows), len(self)
+        xp, n, k_all = namespace(rows), len(self), k if own is None else k + 1
         candidates = proposal.candidates[rows]
         measured = distances(rows, candidates)
         d2 = measured.squared
@@ -182,9 +173,7 @@ class InnerProductIndex:
             unproven = xp.nonzero(~(d2[:, -1] < farthest - proposal.bound[rows]))[0]
             for block in row_blocks(len(unproven), min(n, _COLUMN_BLOCK)):
                 chosen = unproven[block]
-                survivors = self._survivors(
-                    proposal.units[rows[chosen]], k if own is None else k + 1
-                )
+                survivors = self._survivors(proposal.units[rows[chosen]], k_all)
                 for row, members in zip(chosen, survivors, strict=True):
                     if own is not None:
                         members = members[members != own[rows[row]]]
@@ -223,14 +212,20 @@ class _Proposal(NamedTuple):
 
 def largest_inner_products(queries: Array, vectors: Array, k: int) -> tuple[Array, Array]:
     """The largest float32 inner products and their indices, (q, k) both, largest first."""
-    if is_tensor(queries):
-        return _largest_inner_products_blocked(queries, vectors, k)
-    try:
-        import faiss
-    except ImportError:
-        return _largest_inner_products_blocked(queries, vectors, k)
-    queries, vectors = np.ascontiguousarray(queries), np.ascontiguousarray(vectors)
-    return faiss.knn(queries, vectors, int(k), metric=faiss.METRIC_INNER_PRODUCT)
+    if not is_tensor(queries):
+        with suppress(ImportError):
+            import faiss
+
+            queries, vectors = np.ascontiguousarray(queries), np.ascontiguousarray(vectors)
+            return faiss.knn(queries, vectors, int(k), metric=faiss.METRIC_INNER_PRODUCT)
+    xp, place, shape = namespace(queries), device(queries), (len(queries), k)
+    scores = xp.empty(shape, dtype=queries.dtype, device=place)
+    indices = xp.empty(shape, dtype=xp.int64, device=place)
+    for block in row_blocks(len(queries), len(vectors), vectors):
+        products = queries[block] @ vectors.T
+        indices[block] = largest_of_rows(products, k)
+        scores[block] = xp.take_along_axis(products, indices[block], axis=1)
+    return scores, indices
 
 
 def rows_per_block(elements_per_row: int, on: Array = None) -> int:
@@ -246,17 +241,6 @@ def row_blocks(n_rows: int, elements_per_row: int, on: Array = None) -> list[sli
     return slices(n_rows, rows_per_block(elements_per_row, on))
 
 
-def _largest_inner_products_blocked(queries: Array, vectors: Array, k: int) -> tuple[Array, Array]:
-    xp, place, shape = namespace(queries), device(queries), (len(queries), k)
-    scores = xp.empty(shape, dtype=queries.dtype, device=place)
-    indices = xp.empty(shape, dtype=xp.int64, device=place)
-    for block in row_blocks(len(queries), len(vectors), vectors):
-        products = queries[block] @ vectors.T
-        indices[block] = largest_of_rows(products, k)
-        scores[block] = xp.take_along_axis(products, indices[block], axis=1)
-    return scores, indices
-
-
 def sorted_prefix(measured: Measured, candidates: Array, k: int) -> tuple[Array, Array]:
     """The k nearest of each row, in ``neighbor_order``: squared distances and candidates."""
     xp = namespace(candidates)
@@ -265,13 +249,7 @@ def sorted_prefix(measured: Measured, candidates: Array, k: int) -> tuple[Array,
 
 
 def neighbor_order(measured: Measured, candidates: Array) -> Array:
-    """The columns of each row: by distance, then by the distance for equals, then by index.
-
-    Parameters
-    ----------
-    measured : the distances of the candidates
-    candidates : (q, c) integer array
-    """
+    """The columns of each row: by distance, then by the distance for equals, then by index."""
     xp = namespace(candidates)
     by_index = xp.argsort(candidates, axis=1, stable=True)
     ranks = xp.zeros_like(by_index)
@@ -316,7 +294,7 @@ def _nearest_exactly(
         order = neighbor_order(best, nearest)[:, :k]
         block = members[None, start : start + _COLUMN_BLOCK]
         nearest = xp.concat([xp.take_along_axis(nearest, order, axis=1), block], axis=1)
-        best = best.take(order).beside(distances(row[None], block))
+        best = best.take(order).joined_with(distances(row[None], block))
     d2, nearest = sorted_prefix(best, nearest, k)
     return d2[0], nearest[0]
 
@@ -324,9 +302,7 @@ def _nearest_exactly(
 def share_found(truth: np.ndarray, found: np.ndarray) -> float:
     """Recall: the share of the true neighbours that are among those found.
 
-    Parameters
-    ----------
-    truth, found : (q, k) integer arrays in any order within a row; -1 where there is none
+    Both are (q, k) arrays in any order within a row, -1 where there is none.
     """
     there = truth >= 0
     hits = (truth[:, :, None] == found[:, None, :]).any(axis=2)

@@ -50,14 +50,9 @@ def fista(
 
     Parameters
     ----------
-    problem : Problem
     x0 : array in the feasible set
-    tol : relative gap at which to stop
-    max_iter : largest number of iterations
     restart : drop the momentum when it points uphill (O'Donoghue and Candes, 2015)
     check_every : iterations between two certificates
-    callback : called at every certified iterate
-    checkpoint : where the state is saved
     """
     monitor = Monitor(tol, callback, checkpoint)
     state = _first_state(problem, x0, monitor.saved)

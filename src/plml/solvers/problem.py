@@ -1,10 +1,16 @@
-"""What a solver needs of a problem, and what it returns."""
+"""What a solver needs of a problem, and what it returns.
+
+All solvers take ``tol``, the relative gap at which to stop, ``max_iter``, the largest number of
+iterations, ``callback``, called at certified iterates, and ``checkpoint``, which saves the state.
+"""
 
 from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from plml.backend.arrays import like
 
 
 class Evaluation(NamedTuple):
@@ -98,9 +104,13 @@ class SolverCheckpoint:
         """Save the solution, unless a callback stopped the run, and return it."""
         return solution
 
-    def run(self, solve: Callable[..., Solution], *args: Any, **options: Any) -> Solution:
-        """The solution of an earlier run, or that of a solver with these arguments."""
-        return self.finished() or self.finish(solve(*args, checkpoint=self, **options))
+    def run(
+        self, solve: Callable[..., Solution], problem: Any, start: Any, **options: Any
+    ) -> Solution:
+        """The solution of an earlier run, or that of a solver, on the device of the start."""
+        solution = self.finished()
+        solution = solution or self.finish(solve(problem, start, checkpoint=self, **options))
+        return solution._replace(x=like(solution.x, start))
 
 
 NO_SOLVER_CHECKPOINT = SolverCheckpoint()
@@ -126,6 +136,18 @@ class Checkpointer:
 
 
 NO_CHECKPOINT = Checkpointer()
+
+#: The gap down to which single precision is trusted.
+SINGLE_PRECISION_TOL = 1e-4
+
+
+def phases_of(xp: Any, tol: float, single: bool) -> list[tuple[Any, float]]:
+    """The dtypes of the arithmetic in the order of use, each with the gap to reach.
+
+    Single precision, where it pays, goes nearly all the way; double precision finishes.
+    """
+    first = [(xp.float32, max(0.99 * tol, SINGLE_PRECISION_TOL))] if single else []
+    return [*first, (xp.float64, tol)]
 
 
 class Monitor:

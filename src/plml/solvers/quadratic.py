@@ -50,20 +50,11 @@ def accelerated(
     callback: Callback | None = None,
     checkpoint: SolverCheckpoint = NO_SOLVER_CHECKPOINT,
 ) -> Solution:
-    """Minimise to a relative gap of ``tol``.
+    """Minimise to a relative gap of ``tol``, from x0, an (n, m) array in the feasible set.
 
     The objective is quadratic, so H at the extrapolated point is the extrapolation of H x: one
     product per iteration, and none for a line search, since the steps are known to be short enough.
     The momentum starts afresh whenever it points uphill.
-
-    Parameters
-    ----------
-    problem : RowQuadratic
-    x0 : (n, m) array in the feasible set
-    tol : relative gap at which to stop
-    max_iter : largest number of iterations
-    callback : called whenever the certificate is computed
-    checkpoint : where the state is saved
     """
     monitor = Monitor(tol, callback, checkpoint)
     state = _Accelerated(problem, x0, monitor.saved)
@@ -78,15 +69,9 @@ def accelerated(
 
 
 class _Accelerated:
-    """The arrays that one iteration hands to the next.
+    """The arrays that one iteration hands to the next, from x0 or from those that were saved.
 
     They and Nesterov's t stay where x0 is: no iteration waits for the host.
-
-    Parameters
-    ----------
-    problem : RowQuadratic
-    x0 : (n, m) array
-    saved : what ``to_save`` returned in a run that was cut short, or empty
     """
 
     def __init__(self, problem: RowQuadratic, x0: Array, saved: State) -> None:
@@ -112,9 +97,13 @@ class _Accelerated:
         return fetch(*self.problem.value_and_gap(self.x, self.Hx))
 
     def advance(self) -> None:
-        """One iteration."""
-        team, blocks = self.problem.team, self.problem.blocks
-        self.t, momentum = next_momentum(self.t, sum(team.map(self._step, blocks)))
+        """One iteration; t and the momentum start afresh if the momentum points uphill."""
+        team, blocks, xp = self.problem.team, self.problem.blocks, namespace(self.t)
+        uphill = sum(team.map(self._step, blocks)) > 0.0
+        one = xp.ones_like(self.t)
+        before = xp.where(uphill, one, self.t)
+        self.t = xp.where(uphill, one, 0.5 * (1.0 + xp.sqrt(1.0 + 4.0 * self.t * self.t)))
+        momentum = (before - 1.0) / self.t
         team.map(lambda rows: self._extrapolate(rows, momentum), blocks)
         self.iteration += 1
 
@@ -122,58 +111,26 @@ class _Accelerated:
         self.Hx[rows] = self.problem.product(self.x, rows)
 
     def _step(self, rows: slice) -> Array:
-        y, Hy, hint = self.y[rows], self.Hy[rows], self.hint[rows]
-        return take_step(self.problem, rows, self.x, self._moved, y, Hy, hint)
+        """Move some rows from y down the gradient; return how far the momentum points uphill."""
+        problem, y, move = self.problem, self.y[rows], self._moved[rows]
+        gradient = self.Hy[rows] * 2.0
+        gradient += problem.linear[rows]
+        gradient /= problem.metric[rows]
+        new = problem.project_rows(y - gradient, self.hint[rows])
+        move[...] = new
+        move -= self.x[rows]
+        self.x[rows] = new
+        return namespace(new).sum(problem.metric[rows, 0] * row_dot(y - new, move))
 
     def _extrapolate(self, rows: slice, momentum: Array) -> None:
+        """Move some rows of y beyond x by the momentum; H y follows without a product."""
         product = self.problem.product(self.x, rows)
-        self.y[rows], self.Hy[rows] = extrapolated(
-            self.x[rows], self._moved[rows], product, self.Hx[rows], momentum
-        )
+        move = self._moved[rows]
+        move *= momentum
+        move += self.x[rows]
+        self.y[rows] = move
+        change = product - self.Hx[rows]
+        change *= momentum
+        change += product
+        self.Hy[rows] = change
         self.Hx[rows] = product
-
-
-def take_step(
-    problem: RowQuadratic, rows: slice, x: Array, moved: Array, y: Array, Hy: Array, hint: Array
-) -> Array:
-    """Move some rows of x from y down the gradient; return how far the momentum points uphill.
-
-    Parameters
-    ----------
-    problem : RowQuadratic
-    rows : the rows to move
-    x, moved : (n, m) arrays; these rows are overwritten by the new x and by how far it moved
-    y, Hy : these rows of the extrapolated point and of its product
-    hint : these entries of the projection's hint, overwritten
-    """
-    xp = namespace(x)
-    gradient = Hy * 2.0
-    gradient += problem.linear[rows]
-    gradient /= problem.metric[rows]
-    new = problem.project_rows(y - gradient, hint)
-    move = moved[rows]
-    move[...] = new
-    move -= x[rows]
-    x[rows] = new
-    return xp.sum(problem.metric[rows, 0] * row_dot(y - new, move))
-
-
-def next_momentum(t: Array, uphill: Array) -> tuple[Array, Array]:
-    """Nesterov's t and the momentum after a step; both start afresh if it pointed uphill."""
-    xp = namespace(t)
-    one = xp.ones_like(t)
-    previous = xp.where(uphill > 0.0, one, t)
-    t = xp.where(uphill > 0.0, one, 0.5 * (1.0 + xp.sqrt(1.0 + 4.0 * t * t)))
-    return t, (previous - 1.0) / t
-
-
-def extrapolated(
-    x: Array, moved: Array, product: Array, product_before: Array, momentum: Array
-) -> tuple[Array, Array]:
-    """The point beyond x by the momentum, and its product; overwrites ``moved``."""
-    moved *= momentum
-    moved += x
-    change = product - product_before
-    change *= momentum
-    change += product
-    return moved, change

@@ -58,18 +58,24 @@ def projected_lbfgs(
     return minimize_box(ArrayOracle(problem, x0, bounds, single, evaluation), **options)
 
 
-class Iterate(Protocol):
-    """A point with all that the next step needs."""
+class Iterate(NamedTuple):
+    """A point with all that the next step needs; the last four fields are on the host."""
 
     x: Any
+    evaluation: Evaluation
+    gradient: Any
+    free: Any  # coordinates not near a bound, or not pushed outwards
+    gram: np.ndarray  # inner products of the memory's rows
     value: float
     gap: float
     steepest: float  # largest absolute entry of the gradient
 
 
-class TrialPoint(Protocol):
-    """A point along the projected arc."""
+class Trial(NamedTuple):
+    """A point along the projected arc; the last two fields are on the host."""
 
+    x: Any
+    evaluation: Evaluation
     value: float
     slope: float  # <gradient, x_new - x>
 
@@ -87,9 +93,9 @@ class BoxOracle(Protocol):
         """The ``Iterate`` at the first point, or at that of a saved state."""
 
     def trial(self, iterate: Any, step: float) -> Any:
-        """The ``TrialPoint`` at a step along the projected quasi-Newton direction."""
+        """The ``Trial`` at a step along the projected quasi-Newton direction."""
 
-    def look(self, trial: Any, before: Any) -> Any:
+    def accept(self, trial: Any, before: Any) -> Any:
         """The ``Iterate`` at a trial point that is accepted; the step to it is remembered."""
 
     def forget(self, iterate: Any) -> Any:
@@ -110,18 +116,16 @@ def minimize_box(
 ) -> Solution:
     """Minimise over a box to a relative gap of ``tol``; return the point with the smallest gap.
 
-    Parameters
-    ----------
-    tol : relative gap at which to stop
-    max_iter : largest number of evaluations of the objective, which count as iterations
-    patience : evaluations without a smaller gap after which to give up
-    callback : called at every accepted point
-    checkpoint : where the state is saved
+    Evaluations of the objective count as iterations. After ``patience`` evaluations without a
+    smaller gap the method gives up. Accepted points are certified.
     """
     monitor = Monitor(tol, callback, checkpoint)
     saved = monitor.saved
     iterate, n_evaluations = oracle.start(saved), int(saved.get("n_evaluations", 1))
-    best = _Best.saved(saved, iterate.x) if saved else _Best.of(iterate, n_evaluations)
+    best = _Best(iterate.x, iterate.value, iterate.gap, n_evaluations)
+    if saved:
+        value, gap, at = (float(saved[f"best_{name}"]) for name in _Best._fields[1:])
+        best = _Best(like(saved["best_x"], iterate.x), value, gap, int(at))
 
     def to_save() -> State:
         best_point = {f"best_{name}": value for name, value in best._asdict().items()}
@@ -135,7 +139,7 @@ def minimize_box(
             break
         iterate = following
         if iterate.gap < best.gap:
-            best = _Best.of(iterate, n_evaluations)
+            best = _Best(iterate.x, iterate.value, iterate.gap, n_evaluations)
         done = monitor.done(n_evaluations, iterate.value, iterate.gap, to_save)
         done = done or (patience is not None and n_evaluations - best.at > patience)
     return monitor.solution(best.x, best.value, best.gap, n_evaluations)
@@ -148,7 +152,7 @@ def _advance(oracle: BoxOracle, iterate: Any, max_evaluations: int) -> tuple[Any
         iterate = oracle.forget(iterate)
         trial, n_more = _search(oracle, iterate, max_evaluations - n_evaluations)
         n_evaluations += n_more
-    return None if trial is None else oracle.look(trial, iterate), n_evaluations
+    return None if trial is None else oracle.accept(trial, iterate), n_evaluations
 
 
 def _search(oracle: BoxOracle, iterate: Iterate, max_evaluations: int) -> tuple[Any, int]:
@@ -158,7 +162,7 @@ def _search(oracle: BoxOracle, iterate: Iterate, max_evaluations: int) -> tuple[
         step = 0.1 * oracle.width / iterate.steepest if iterate.steepest > 0.0 else 0.0
     n_evaluations = 0
     while step > _SHORTEST_STEP and n_evaluations < max_evaluations:
-        trial: TrialPoint = oracle.trial(iterate, step)
+        trial: Trial = oracle.trial(iterate, step)
         n_evaluations += 1
         if trial.slope >= 0.0:
             break
@@ -177,15 +181,6 @@ class _Best(NamedTuple):
     value: float
     gap: float
     at: int  # the number of evaluations when it was found
-
-    @classmethod
-    def of(cls, iterate: Iterate, n_evaluations: int) -> "_Best":
-        return cls(iterate.x, iterate.value, iterate.gap, n_evaluations)
-
-    @classmethod
-    def saved(cls, state: State, like_x: Array) -> "_Best":
-        value, gap, at = (float(state[f"best_{name}"]) for name in cls._fields[1:])
-        return cls(like(state["best_x"], like_x), value, gap, int(at))
 
 
 class Memory:
@@ -257,28 +252,6 @@ class Memory:
         return self._vectors[: 1 + 2 * len(self), :]
 
 
-class _ArrayIterate(NamedTuple):
-    """An ``Iterate`` whose last four fields are on the host."""
-
-    x: Array
-    evaluation: Evaluation
-    gradient: Array
-    free: Array  # coordinates not near a bound, or not pushed outwards
-    gram: np.ndarray  # inner products of the memory's rows
-    value: float
-    gap: float
-    steepest: float
-
-
-class _ArrayTrial(NamedTuple):
-    """A ``TrialPoint`` whose last two fields are on the host."""
-
-    x: Array
-    evaluation: Evaluation
-    value: float
-    slope: float
-
-
 class ArrayOracle(BoxOracle):
     """The oracle on arrays of one device; the parameters are those of ``projected_lbfgs``."""
 
@@ -297,13 +270,13 @@ class ArrayOracle(BoxOracle):
         self._memory = Memory(x0, xp.float32 if single else xp.float64)
         self._first = x0, evaluation
         #: The iterate of the last trial, and the direction from it.
-        self._direction: tuple[_ArrayIterate, Array] | None = None
+        self._direction: tuple[Iterate, Array] | None = None
 
     @property
     def n_remembered(self) -> int:
         return len(self._memory)
 
-    def start(self, saved: State) -> _ArrayIterate:
+    def start(self, saved: State) -> Iterate:
         x, evaluation = self._first
         if saved:
             x, evaluation = like(saved["x"], x), None
@@ -312,28 +285,28 @@ class ArrayOracle(BoxOracle):
             evaluation = self.problem.evaluate(x)
         return self._iterate(x, evaluation, self.problem.gradient(evaluation))
 
-    def state(self, iterate: _ArrayIterate) -> State:
+    def state(self, iterate: Iterate) -> State:
         return {"x": iterate.x, **self._memory.state()}
 
-    def trial(self, iterate: _ArrayIterate, step: float) -> _ArrayTrial:
+    def trial(self, iterate: Iterate, step: float) -> Trial:
         xp = namespace(iterate.x)
         if self._direction is None or self._direction[0] is not iterate:
             inside = self._memory.direction(iterate.gram, iterate.free)
             self._direction = iterate, xp.where(iterate.free, inside, -iterate.gradient)
         x = xp.clip(iterate.x + step * self._direction[1], *self.bounds)
         new = self.problem.evaluate(x)
-        return _ArrayTrial(x, new, *fetch(new.value, dot(iterate.gradient, x - iterate.x)))
+        return Trial(x, new, *fetch(new.value, dot(iterate.gradient, x - iterate.x)))
 
-    def look(self, trial: _ArrayTrial, before: _ArrayIterate) -> _ArrayIterate:
+    def accept(self, trial: Trial, before: Iterate) -> Iterate:
         gradient = self.problem.gradient(trial.evaluation)
         self._memory.add(trial.x - before.x, gradient - before.gradient)
         return self._iterate(trial.x, trial.evaluation, gradient)
 
-    def forget(self, iterate: _ArrayIterate) -> _ArrayIterate:
+    def forget(self, iterate: Iterate) -> Iterate:
         self._memory.clear()
         return self._iterate(iterate.x, iterate.evaluation, iterate.gradient)
 
-    def _iterate(self, x: Array, evaluation: Evaluation, gradient: Array) -> _ArrayIterate:
+    def _iterate(self, x: Array, evaluation: Evaluation, gradient: Array) -> Iterate:
         """All that is known of a point, with one transfer to the host."""
         xp = namespace(x)
         free = free_coordinates(x, gradient, self.bounds, how_far(x, gradient, self.bounds))
@@ -341,7 +314,7 @@ class ArrayOracle(BoxOracle):
         gap = self.problem.gap(x, evaluation, gradient)
         steepest = xp.max(xp.abs(gradient))
         on_device = (gram, evaluation.value, gap, steepest)
-        return _ArrayIterate(x, evaluation, gradient, free, *fetch(*on_device))
+        return Iterate(x, evaluation, gradient, free, *fetch(*on_device))
 
 
 def how_far(x: Array, gradient: Array, bounds: tuple[float, float]) -> Array:

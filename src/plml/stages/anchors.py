@@ -25,15 +25,9 @@ class Anchors(NamedTuple):
 def kmeans_anchors(
     X: Array, n_bases: int, random_state: int | np.random.RandomState | None
 ) -> Anchors:
-    """U, the means of at most ``n_bases`` k-means clusters, none of them empty.
+    """U, the means of at most ``n_bases`` k-means clusters of (n, d) rows, none of them empty.
 
     There are fewer of them if the data have fewer distinct rows.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    n_bases : int
-    random_state : scikit-learn's random state
     """
     n_clusters = min(n_bases, len(X))
     if is_tensor(X):

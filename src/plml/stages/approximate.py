@@ -65,10 +65,20 @@ class ApproximateNeighbors(Neighbors):
         return self._by_group("targets", k, search)
 
     def impostors(self, k: int) -> np.ndarray:
+        X = self._single
+
         def search(number: int, members: np.ndarray) -> SearchResult:
-            others = list(zip(self._groups, self._files, strict=True))
-            del others[number]
-            return self._other_neighbors(members, others, k)
+            groups = list(zip(self._groups, self._files, strict=True))
+            del groups[number]
+            others = all_but(members, len(X))
+            wanted = min(k, len(others))
+            return _calibrated(
+                len(members),
+                wanted,
+                lambda rows, n_cells: _best_of_groups(X[members[rows]], groups, wanted, n_cells),
+                lambda rows: others[nearest_rows(X[others], X[members[rows]], wanted)],
+                max((file.n_cells for _, file in groups), default=1),
+            )
 
         return self._by_group("impostors", k, search)
 
@@ -87,33 +97,16 @@ class ApproximateNeighbors(Neighbors):
         self.recall[purpose] = total / len(self.X)
         return result
 
-    def _other_neighbors(
-        self, members: np.ndarray, other_groups: list[tuple[np.ndarray, InvertedFile]], k: int
-    ) -> SearchResult:
-        """The neighbours of some rows in other groups."""
-        X, others = self._single, all_but(members, len(self.X))
-        k = min(k, len(others))
-
-        def search(rows: np.ndarray, n_cells: int) -> np.ndarray:
-            return _best_of_groups(X[members[rows]], other_groups, k, n_cells)
-
-        def exactly(rows: np.ndarray) -> np.ndarray:
-            return others[nearest_rows(X[others], X[members[rows]], k)]
-
-        most = max((file.n_cells for _, file in other_groups), default=1)
-        return _calibrated(len(members), k, search, exactly, most)
-
 
 def _own_neighbors(X: np.ndarray, file: InvertedFile, k: int) -> SearchResult:
     """The k nearest rows of every row of X in a file of X, without itself."""
-
-    def search(rows: np.ndarray, n_cells: int) -> np.ndarray:
-        return _without(file.search(X[rows], k + 1, n_cells)[1], rows)
-
-    def exactly(rows: np.ndarray) -> np.ndarray:
-        return _without(nearest_rows(X, X[rows], k + 1), rows)
-
-    return _calibrated(len(X), k, search, exactly, file.n_cells)
+    return _calibrated(
+        len(X),
+        k,
+        lambda rows, n_cells: _without(file.search(X[rows], k + 1, n_cells)[1], rows),
+        lambda rows: _without(nearest_rows(X, X[rows], k + 1), rows),
+        file.n_cells,
+    )
 
 
 def _best_of_groups(

@@ -3,8 +3,6 @@
 import numpy as np
 from scipy import sparse
 
-from plml.stages.neighbors import Neighbors
-
 #: A point's own scale is its distance to this neighbour (Zelnik-Manor and Perona, 2004).
 SCALE_NEIGHBOR = 7
 
@@ -14,17 +12,9 @@ def n_nearest(n_graph_neighbors: int) -> int:
     return max(n_graph_neighbors, SCALE_NEIGHBOR)
 
 
-def find_graph(neighbors: Neighbors, n_graph_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances and numbers of the neighbours that edges and scales are made from."""
-    return neighbors.graph(n_nearest(n_graph_neighbors))
-
-
 def local_scales(squared_distances: np.ndarray) -> np.ndarray:
-    """s_i, the distance to the 7th neighbour, or to the last one if there are fewer.
-
-    Parameters
-    ----------
-    squared_distances : (n, k) array, nearest first
+    """s_i, the distance to the 7th neighbour, or to the last one if there are fewer, from (n, k)
+    squared distances, nearest first.
     """
     return np.sqrt(squared_distances[:, min(SCALE_NEIGHBOR, squared_distances.shape[1]) - 1])
 
@@ -53,16 +43,35 @@ def similarity_graph(
     squared_distances, neighbors : (n, k) arrays, nearest first, without the point itself
     n_graph_neighbors : how many of them make edges
     """
-    n = len(neighbors)
-    k = min(n_graph_neighbors, neighbors.shape[1])
-    scales = local_scales(squared_distances)
-    d2, columns = squared_distances[:, :k], neighbors[:, :k]
-    similarity = self_tuning_similarity(d2, scales[:, None], scales[columns])
-    rows = np.repeat(np.arange(n), k)
-    S = sparse.csr_array((similarity.ravel(), (rows, columns.ravel())), shape=(n, n))
+    S = query_similarity(
+        squared_distances, neighbors, local_scales(squared_distances), n_graph_neighbors
+    )
     S = S.maximum(S.T).tocsr()
     S.eliminate_zeros()
     return S
+
+
+def query_similarity(
+    squared_distances: np.ndarray,
+    neighbors: np.ndarray,
+    scales: np.ndarray,
+    n_graph_neighbors: int,
+) -> sparse.csr_array:
+    """S_xj of points to their nearest neighbours among rows, a (q, n) array.
+
+    Parameters
+    ----------
+    squared_distances, neighbors : (q, k) arrays, nearest first
+    scales : (n,) array, s_j of the rows
+    n_graph_neighbors : how many of the neighbours make edges
+    """
+    n_queries, k = len(neighbors), min(n_graph_neighbors, neighbors.shape[1])
+    own_scales = local_scales(squared_distances)
+    d2, columns = squared_distances[:, :k], neighbors[:, :k]
+    similarity = self_tuning_similarity(d2, own_scales[:, None], scales[columns])
+    rows = np.repeat(np.arange(n_queries), k)
+    shape = (n_queries, len(scales))
+    return sparse.csr_array((similarity.ravel(), (rows, columns.ravel())), shape=shape)
 
 
 def graph_laplacian(S: sparse.csr_array) -> sparse.csr_array:

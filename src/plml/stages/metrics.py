@@ -41,12 +41,11 @@ from plml.solvers.problem import (
     Iteration,
     Solution,
     counting_on,
+    phases_of,
 )
 from plml.solvers.quasi_newton import projected_lbfgs
 from plml.stages.triplets import Triplets
 
-#: Smaller gaps are left to double precision.
-_SINGLE_PRECISION_TOL = 1e-4
 #: Operations per evaluation below which the time that single precision saves is not worth its
 #: rounding: the solution of a small table does not depend on the coordinates it is written in.
 _SMALL = 2**25
@@ -130,7 +129,7 @@ class MetricsDual:
 
     def metrics(self, gamma: Array) -> Array:
         """M_b = (-K_b)_+ / (2 alpha_1), the optimality condition below equation 8."""
-        return self._metrics(gamma).matrices
+        return self.metrics_of(self.scatter(gamma)).matrices
 
     def metrics_of(self, scatter: Array) -> PsdMatrices:
         """The metrics that belong to the scatter -K."""
@@ -145,7 +144,7 @@ class MetricsDual:
 
     def evaluate(self, gamma: Array) -> Evaluation:
         """g(gamma), keeping the metrics for the gradient."""
-        return self.evaluate_at(gamma, self._metrics(gamma))
+        return self.evaluate_at(gamma, self.metrics_of(self.scatter(gamma)))
 
     def evaluate_at(self, gamma: Array, metrics: PsdMatrices) -> Evaluation:
         """``evaluate`` for gamma whose metrics are known."""
@@ -193,24 +192,19 @@ class MetricsDual:
             found = xp.astype(M, xp.float64)
         return M, self.primal(found), evaluation.value
 
-    def _metrics(self, gamma: Array) -> PsdMatrices:
-        return self.metrics_of(self.scatter(gamma))
-
     def scatter(self, gamma: Array) -> Array:
         """-K, an (m, d, d) array."""
-        return self.pairs.scatter(self._coefficients(gamma))
+        return self.pairs.scatter(self._pushes(gamma) - self.pull * self._is_target)
 
     def triplet_scatter(self, gamma: Array) -> Array:
         """sum_ijk gamma_ijk W_ib C_ijk, an (m, d, d) array."""
-        return self.pairs.scatter(self._triplet_coefficients(gamma))
+        return self.pairs.scatter(self._pushes(gamma))
 
-    def _triplet_coefficients(self, gamma: Array) -> Array:
+    def _pushes(self, gamma: Array) -> Array:
+        """How much the triplets push every pair apart, less how much they pull it together."""
         n_pairs = len(self.triplets.pairs)
         pushed = segment_sum(gamma, self._impostor, n_pairs)
         return pushed - segment_sum(gamma, self._target, n_pairs)
-
-    def _coefficients(self, gamma: Array) -> Array:
-        return self._triplet_coefficients(gamma) - self.pull * self._is_target
 
     def _margins(self, distances: Array) -> Array:
         return distances[self._impostor] - distances[self._target]
@@ -264,7 +258,9 @@ def learn_metrics(
     regularization, pull : alpha_1, alpha_2
     gamma : (n_triplets,) array, a warm start
     """
-    xp, X = namespace(X), _centered(X)
+    xp = namespace(X)
+    # Distances do not depend on the origin; the mean keeps the products accurate.
+    X = X - xp.astype(xp.mean(xp.astype(X, xp.float64), axis=0), X.dtype)
     n_operations = weights.shape[0] * weights.shape[1] * X.shape[1] ** 2
     with thread_team() as threads:
         pairs = PairOperator(xp.astype(X, xp.float64), weights, triplets.pairs, threads)
@@ -278,12 +274,6 @@ def learn_metrics(
             max_iter=max_iter,
             callback=callback,
         )
-
-
-def _centered(X: Array) -> Array:
-    """Distances do not depend on the origin; the mean keeps the products accurate."""
-    xp = namespace(X)
-    return X - xp.astype(xp.mean(xp.astype(X, xp.float64), axis=0), X.dtype)
 
 
 def certified_metrics(
@@ -330,20 +320,12 @@ def phases(
     """The dtypes of the products in the order of use, each with the gap to reach.
 
     Single precision takes the automatic solver nearly all the way at half the cost, unless the
-    squares of the data leave its range, or there is little to save.
-
-    Parameters
-    ----------
-    xp : array namespace of the dtypes
-    dtype, largest : of the centred data, and its largest entry
-    solver, tol : as in ``learn_metrics``
-    work : operations per evaluation
+    squares of the data leave its range, or there is little to save: ``largest`` is the largest
+    entry of the centred data, ``work`` the operations per evaluation.
     """
     if solver == "fista":
         return [(dtype, tol)]
-    if not 1e-6 < largest < 1e6 or work < _SMALL:
-        return [(xp.float64, tol)]
-    return [(xp.float32, max(0.99 * tol, _SINGLE_PRECISION_TOL)), (xp.float64, tol)]
+    return phases_of(xp, tol, single=1e-6 < largest < 1e6 and work >= _SMALL)
 
 
 def _minimize(
@@ -357,19 +339,18 @@ def _minimize(
     checkpoint: Checkpointer,
 ) -> Solution:
     options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback}
-    zero = problem.constant(0.0)
+    zero, precision = problem.constant(0.0), dtype_name(problem.dtype)
+    fista_name = f"metrics by fista in {precision}"
     if len(zero) == 0:
         return Solution(zero, 0.0, 0.0, True, False, 0, ())
     if solver == "fista":
-        return _run("fista", fista, problem, zero, checkpoint, check_every=5, **options)
-    single = dtype_name(problem.dtype) == "float32"
+        return checkpoint.solver(fista_name).run(fista, problem, zero, check_every=5, **options)
+    single = precision == "float32"
     start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
-    solution = _run(
-        "lbfgs",
+    solution = checkpoint.solver(f"metrics by lbfgs in {precision}").run(
         projected_lbfgs,
         problem,
         start,
-        checkpoint,
         bounds=(0.0, 1.0),
         patience=PATIENCE if single else None,
         single=single,
@@ -382,22 +363,8 @@ def _minimize(
     # The line search compares values and gives up where they agree to rounding; the steps of
     # FISTA need no such comparison.
     options |= {"max_iter": left, "callback": counting_on(callback, solution)}
-    later = _run("fista", fista, problem, solution.x, checkpoint, restart=True, **options)
+    later = checkpoint.solver(fista_name).run(fista, problem, solution.x, restart=True, **options)
     return solution.followed_by(later)
-
-
-def _run(
-    name: str,
-    solve: Callable[..., Solution],
-    problem: MetricsDual,
-    start: Array,
-    checkpoint: Checkpointer,
-    **options: Any,
-) -> Solution:
-    """A solution from a checkpoint or a solver, on the device of the problem."""
-    part = checkpoint.solver(f"metrics by {name} in {dtype_name(problem.dtype)}")
-    solution = part.run(solve, problem, start, **options)
-    return solution._replace(x=like(solution.x, start))
 
 
 def _certified(solution: Solution, tol: float, M: Array, primal: Array, value: Array) -> Metrics:
@@ -430,10 +397,7 @@ def _uniform_start(problem: MetricsDual) -> tuple[Array, Evaluation]:
 def best_size(value_at: Callable[[float], tuple[float, Any]], n_triplets: int) -> tuple[float, Any]:
     """The best of the sizes 1/2, 1/4, 1/8, ...: the gammas of data in large units are tiny.
 
-    Parameters
-    ----------
-    value_at : size -> value of the objective, and details that are returned for the best size
-    n_triplets : int
+    ``value_at`` maps a size to the objective, and to details that are returned for the best size.
     """
     size = 0.5
     value, details = value_at(size)

@@ -9,22 +9,15 @@ from plml.backend.arrays import Array, fetch, like, namespace
 from plml.solvers.problem import NO_CHECKPOINT, Callback, Checkpointer
 from plml.stages.anchors import kmeans_anchors
 from plml.stages.approximate import neighbors_of
-from plml.stages.graph import find_graph, graph_laplacian, local_scales, similarity_graph
+from plml.stages.graph import graph_laplacian, local_scales, n_nearest, similarity_graph
 from plml.stages.metrics import Metrics, learn_metrics
-from plml.stages.pipeline import Prepared, Settings, SmoothWeighting, Weights
+from plml.stages.pipeline import Prepared, Settings, SmoothWeighting, Stages, Weights
 from plml.stages.triplets import Triplets, neighbor_triplets
-from plml.stages.weights import WeightProblem, learn_weights
+from plml.stages.weights import WeightProblem, learn_weights, row_terms
 
 
-class OneMachine:
-    """``Stages`` on one array.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    y : (n,) class codes
-    neighbor_search : {"auto", "exact", "approximate"}
-    """
+class OneMachine(Stages):
+    """``Stages`` on one array of rows (n, d) with class codes (n,)."""
 
     def __init__(self, X: Array, y: np.ndarray, neighbor_search: str = "auto") -> None:
         self.X = X
@@ -32,7 +25,6 @@ class OneMachine:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """As in ``Stages``."""
         return self.X.shape
 
     def graph(
@@ -40,7 +32,7 @@ class OneMachine:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Squared distances and indices of the nearest rows."""
         squared, nearest = checkpoint.arrays(
-            "graph", lambda: find_graph(self.neighbors, n_graph_neighbors)
+            "graph", lambda: self.neighbors.graph(n_nearest(n_graph_neighbors))
         )
         return squared, nearest
 
@@ -59,9 +51,8 @@ class OneMachine:
     ) -> WeightProblem:
         """The problem of equation 4."""
         S = similarity_graph(*graph, weighting.n_graph_neighbors)
-        return WeightProblem(
-            self.X, anchors, weighting.locality, weighting.smoothness, graph_laplacian(S)
-        )
+        terms = row_terms(self.X, anchors, weighting.locality)
+        return WeightProblem(terms, anchors, weighting.smoothness, graph_laplacian(S))
 
     def smooth_weights(
         self,
@@ -72,13 +63,11 @@ class OneMachine:
         callback: Callback,
         checkpoint: Checkpointer,
     ) -> Weights:
-        """As in ``Stages``."""
         problem = self.weight_problem(graph, anchors[0], weighting)
         learned = solved_weights(problem, self.X.dtype, settings, callback, checkpoint)
         return learned._replace(anchors=anchors[0], scales=local_scales(graph[0]))
 
     def triplets(self, n_targets: int, n_impostors: int, checkpoint: Checkpointer) -> Triplets:
-        """As in ``Stages``."""
         known = checkpoint.arrays(
             "triplets", lambda: neighbor_triplets(self.neighbors, n_targets, n_impostors)
         )
@@ -98,7 +87,6 @@ class OneMachine:
         callback: Callback,
         checkpoint: Checkpointer,
     ) -> Metrics:
-        """As in ``Stages``."""
         return learn_metrics(
             self.X,
             like(prepared.weights.weights, self.X, self.X.dtype),

@@ -76,15 +76,12 @@ class Stages(Protocol):
     @property
     def shape(self) -> tuple[int, int]:
         """The numbers of rows and features."""
-        ...
 
     def graph(self, n_graph_neighbors: int, checkpoint: Checkpointer) -> Any:
         """Neighbours that the edges of the similarity graph are made from."""
-        ...
 
     def anchors(self, n_bases: int, random_state: Any, checkpoint: Checkpointer) -> Any:
         """k-means centers, and the cluster of every row where the rows are in one place."""
-        ...
 
     def smooth_weights(
         self,
@@ -96,15 +93,12 @@ class Stages(Protocol):
         checkpoint: Checkpointer,
     ) -> Weights:
         """Stage 1."""
-        ...
 
     def triplets(self, n_targets: int, n_impostors: int, checkpoint: Checkpointer) -> Any:
         """Of the nearest same-class and other-class instances."""
-        ...
 
     def recall(self, checkpoint: Checkpointer) -> dict[str, float]:
         """The share of the true neighbours that the searches found, by purpose."""
-        ...
 
     def metrics(
         self,
@@ -115,7 +109,6 @@ class Stages(Protocol):
         checkpoint: Checkpointer,
     ) -> Metrics:
         """Stage 2: the basis metrics."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -192,15 +185,7 @@ Weighting = SmoothWeighting | ClusterWeighting | SingleWeighting
 
 
 def learn(stages: Stages, weighting: Weighting, settings: Settings, run: Run) -> Learned:
-    """Weights and basis metrics of the rows, certified.
-
-    Parameters
-    ----------
-    stages : the rows, and how each stage is computed on them
-    weighting : how the weights of the basis metrics are made
-    settings : Settings
-    run : Run
-    """
+    """Weights and basis metrics of the rows of the stages, certified."""
     run.plan(costs(*stages.shape, weighting))
     weights = weighting.learn(stages, settings, run)
     prepared = with_triplets(weights, stages, settings, run)

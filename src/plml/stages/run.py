@@ -16,22 +16,14 @@ def _unobserved(name: str, show: Callback) -> AbstractContextManager[Callback]:
 
 @dataclass(frozen=True)
 class Run:
-    """Checkpoint, callbacks, progress, threads and memory of one fit, or of one prediction.
-
-    Parameters
-    ----------
-    checkpoint : saves what is computed
-    observe : (stage, callback that shows progress) -> context with the callback for its solver
-    n_jobs : number of threads; None leaves it as it is
-    memory : MiB for temporary arrays, or None
-    verbose : progress is shown if above zero
-    """
+    """Checkpoint, callbacks, progress, threads and memory of one fit, or of one prediction."""
 
     checkpoint: Checkpointer = NO_CHECKPOINT
+    #: From a stage and the callback that shows progress to a context with that of its solver.
     observe: Callable[[str, Callback], AbstractContextManager[Callback]] = _unobserved
-    n_jobs: int | None = None
-    memory: float | None = None
-    verbose: int = 0
+    n_jobs: int | None = None  # threads; None leaves their number as it is
+    memory: float | None = None  # MiB for temporary arrays
+    verbose: int = 0  # progress is shown if above zero
 
     def plan(self, seconds: Mapping[str, float]) -> None:
         """Announce the stages, and roughly how long each takes."""

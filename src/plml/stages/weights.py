@@ -1,6 +1,5 @@
 """Stage 1: smooth local linear weights (equation 4, Algorithm 1)."""
 
-from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -34,17 +33,16 @@ from plml.solvers.problem import (
     Evaluation,
     Solution,
     counting_on,
+    phases_of,
 )
 from plml.solvers.quadratic import accelerated
 from plml.solvers.simplex_rows import RowQuadratics, minimize_rows
-from plml.stages.graph import local_scales, n_nearest, self_tuning_similarity
+from plml.stages.graph import n_nearest, query_similarity
 
 #: Elements of W in a block of rows, so that it stays in the cache.
 _BLOCK_ELEMENTS = 2**17
 #: Operations per iteration below which the time single precision saves is not worth its rounding.
 _SMALL = 2**20
-#: The gap down to which single precision is trusted.
-_SINGLE_PRECISION_TOL = 1e-4
 #: Elements of W above which threads share an iteration.
 _WORTH_SHARING = 2**18
 
@@ -75,6 +73,20 @@ def _origin(anchors: Array) -> Array:
     return xp.mean(xp.astype(anchors, xp.float64), axis=0)
 
 
+def _gram(anchors: Array) -> Array:
+    """U U^T about the same origin."""
+    xp = namespace(anchors)
+    U = xp.astype(anchors, xp.float64) - _origin(anchors)
+    return U @ U.T
+
+
+def _floors(linear: Array, constant: Array) -> Array:
+    """Where g >= 0 vanishes (all rows equal), only rounding of this size is left in a row."""
+    xp = namespace(linear)
+    scale = constant + xp.sum(xp.abs(linear), axis=1)
+    return np.finfo(float).eps * scale + np.finfo(float).tiny
+
+
 class WeightProblem:
     """min_W ||X - W U||_F^2 + lambda_1 tr(W G) + lambda_2 tr(W^T L W), rows of W on the simplex.
 
@@ -83,37 +95,17 @@ class WeightProblem:
 
     Parameters
     ----------
-    X : (n, d) array
+    terms : RowTerms
     anchors : (m, d) array, U
-    locality, smoothness : lambda_1, lambda_2
+    smoothness : lambda_2
     laplacian : (n, n) sparse array, L
     """
 
     def __init__(
-        self,
-        X: Array,
-        anchors: Array,
-        locality: float,
-        smoothness: float,
-        laplacian: sparse.sparray,
-    ) -> None:
-        self._hold(row_terms(X, anchors, locality), anchors, smoothness, laplacian)
-
-    @classmethod
-    def from_terms(
-        cls, terms: RowTerms, anchors: Array, smoothness: float, laplacian: sparse.sparray
-    ) -> "WeightProblem":
-        """The problem of rows that are not at hand."""
-        problem = cls.__new__(cls)
-        problem._hold(terms, anchors, smoothness, laplacian)
-        return problem
-
-    def _hold(
         self, terms: RowTerms, anchors: Array, smoothness: float, laplacian: sparse.sparray
     ) -> None:
-        xp = namespace(anchors)
-        U = xp.astype(anchors, xp.float64) - _origin(anchors)
-        self.A = U @ U.T
+        self.anchors = anchors
+        self.A = _gram(anchors)
         self.B, self.constant, self.nearest_anchor = terms
         self.smoothness = smoothness
         self.laplacian = sparse.csr_array(laplacian.astype(np.float64))
@@ -121,14 +113,9 @@ class WeightProblem:
 
     def reordered(self, order: np.ndarray) -> "WeightProblem":
         """The same problem with its rows in another order."""
-        other = copy(self)
-        for name in ("floor", "total_constant"):
-            other.__dict__.pop(name, None)
-        other.B, other.constant = self.B[order], self.constant[order]
-        other.nearest_anchor = self.nearest_anchor[order]
-        other.laplacian = sparse.csr_array(self.laplacian[order][:, order])
-        other._laplacian_product = sparse_product(other.laplacian, other.B)
-        return other
+        terms = RowTerms(self.B[order], self.constant[order], self.nearest_anchor[order])
+        laplacian = self.laplacian[order][:, order]
+        return WeightProblem(terms, self.anchors, self.smoothness, laplacian)
 
     def even_start(self) -> Array:
         """The same weight on every anchor: no row has to find its way out of a corner."""
@@ -162,89 +149,26 @@ class WeightProblem:
 
     def gap(self, W: Array, evaluation: Evaluation, gradient: Array) -> Array:
         """Frank-Wolfe gap sum_i (<g_i, W_i> - min_b g_ib) over g(W): bounds (g(W) - g*) / g(W)."""
-        gap = total(self._row_gaps(W, gradient)).clip(0.0, None)
-        return gap / evaluation.value.clip(self.floor, None)
+        gaps = row_dot(gradient, W) - namespace(gradient).min(gradient, axis=1)
+        return total(gaps).clip(0.0, None) / evaluation.value.clip(self.floor, None)
 
     @cached_property
     def floor(self) -> float:
         """The size of g after rounding where it vanishes."""
-        return fetch(total(self._row_floors()))[0]
+        return fetch(total(_floors(self.B, self.constant)))[0]
 
     @cached_property
     def total_constant(self) -> Array:
         """The sum of the constants of the rows."""
         return total(self.constant)
 
-    def _row_gaps(self, W: Array, gradient: Array) -> Array:
-        return row_dot(gradient, W) - namespace(gradient).min(gradient, axis=1)
-
-    def _row_floors(self) -> Array:
-        """Where g >= 0 vanishes (all rows equal), only rounding of this size is left."""
-        xp = namespace(self.B)
-        scale = self.constant + xp.sum(xp.abs(self.B), axis=1)
-        return np.finfo(float).eps * scale + np.finfo(float).tiny
-
-
-class QueryWeightProblem(WeightProblem):
-    """Equation 4 for new points, given the weights of the training instances.
-
-    A new point x joins the graph with edges to its nearest training instances; with their
-    weights fixed, lambda_2 tr(W^T L W) becomes lambda_2 sum_j S_xj ||w - W_j||^2. The queries are
-    independent of each other, so the gap is the largest of them: the weights of a query are as
-    accurate as if it were alone.
-
-    Parameters
-    ----------
-    queries : (q, d) array
-    anchors : (m, d) array
-    locality, smoothness : lambda_1, lambda_2
-    training_weights : (n, m) array
-    similarity : (q, n) sparse array, S_xj
-    """
-
-    def __init__(
-        self,
-        queries: Array,
-        anchors: Array,
-        locality: float,
-        smoothness: float,
-        training_weights: Array,
-        similarity: sparse.csr_array,
-    ) -> None:
-        degrees = sparse.diags_array(np.asarray(similarity.sum(axis=1)).ravel())
-        super().__init__(queries, anchors, locality, smoothness, degrees)
-        xp = namespace(training_weights)
-        W = xp.astype(training_weights, xp.float64, copy=False)
-        product = sparse_product(similarity, W)
-        self.B = self.B - 2.0 * smoothness * product(W)
-        self.constant = self.constant + smoothness * product(row_dot(W, W)[:, None])[:, 0]
-
-    def gap(self, W: Array, evaluation: Evaluation, gradient: Array) -> Array:
-        """The largest relative Frank-Wolfe gap of a row."""
-        xp = namespace(self.B)
-        values = row_dot(xp.astype(W, xp.float64), evaluation.cache + self.B) + self.constant
-        gaps = xp.clip(self._row_gaps(W, gradient), 0.0, None)
-        return xp.max(gaps / xp.maximum(values, self._row_floors()))
-
-    def rows(self) -> RowQuadratics:
-        """One problem for every query."""
-        degrees = like(self.laplacian.diagonal()[:, None], self.B)
-        return RowQuadratics(
-            self.A, self.smoothness * degrees, self.B, self.constant, self._row_floors()
-        )
-
 
 class RowWeightProblem:
     """A ``WeightProblem`` in the form of a ``RowQuadratic``, one block of rows at a time.
 
     L <= 2 D with D its diagonal (L = D if there are no edges), so 2 ||A|| + 4 lambda_2 D_i
-    majorises row i: points with few or weak edges take longer steps.
-
-    Parameters
-    ----------
-    problem : WeightProblem
-    dtype : of the arithmetic
-    team : threads that share the blocks
+    majorises row i: points with few or weak edges take longer steps. The arithmetic is in a dtype;
+    the threads of a team share the blocks.
     """
 
     def __init__(self, problem: WeightProblem, dtype: Any, team: ThreadTeam) -> None:
@@ -265,17 +189,15 @@ class RowWeightProblem:
         elements = share_of_memory(self.linear, _BLOCK_ELEMENTS)
         self.blocks = self.team.cut(n, elements // m)
         scaled = sparse.csr_array(problem.smoothness * L)
-        self._products = [sparse_product(scaled[rows], self.linear) for rows in self.blocks]
+        self._products = {
+            rows.start: sparse_product(scaled[rows], self.linear) for rows in self.blocks
+        }
 
     def product(self, x: Array, rows: slice) -> Array:
         """W A + lambda_2 L W."""
-        result = self._products[rows.start // self._block_size](x)
+        result = self._products[rows.start](x)
         result += x[rows] @ self.A
         return result
-
-    @property
-    def _block_size(self) -> int:
-        return self.blocks[0].stop
 
     def project_rows(self, v: Array, hint: Array) -> Array:
         """Project rows onto the simplex; the hint is the threshold."""
@@ -325,12 +247,10 @@ def _in_phases(
 ) -> Solution:
     """``learn_weights`` in single precision as long as it suffices, then in double precision."""
     xp, (n, m) = namespace(problem.B), problem.B.shape
-    phases = [(xp.float32, max(0.99 * tol, _SINGLE_PRECISION_TOL)), (xp.float64, tol)]
-    if not problem.fits_single_precision() or n * m * m < _SMALL:
-        phases = phases[1:]
+    single = problem.fits_single_precision() and n * m * m >= _SMALL
     solution = NOTHING_DONE._replace(x=problem.even_start())
     with thread_team() as threads:
-        for dtype, goal in phases:
+        for dtype, goal in phases_of(xp, tol, single):
             start = solution.x
             if solution.history:
                 start = project_simplex(xp.astype(start, dtype))
@@ -343,45 +263,33 @@ def _in_phases(
                 max_iter=0 if solution.interrupted else max_iter - solution.n_iter,
                 callback=counting_on(callback, solution),
             )
-            solution = solution.followed_by(later._replace(x=like(later.x, start, dtype)))
+            solution = solution.followed_by(later)
     return solution
 
 
-def learn_query_weights(
-    problem: QueryWeightProblem, tol: float, max_iter: int
-) -> tuple[Array, float]:
-    """W of new points, and the largest relative gap of a point.
+def query_problem(
+    Q: Array,
+    anchors: Array,
+    locality: float,
+    smoothness: float,
+    training_weights: Array,
+    similarity: sparse.csr_array,
+) -> RowQuadratics:
+    """Equation 4 for new points, given the weights of the training instances.
 
-    Every point is solved independently, and far more tightly than ``tol``: its weights depend
-    neither on the other points nor on where the solver stops.
+    A new point x joins the graph with edges to its nearest training instances; with their
+    weights fixed, lambda_2 tr(W^T L W) becomes lambda_2 sum_j S_xj ||w - W_j||^2. The points are
+    (q, d), the weights (n, m), the similarity S_xj a (q, n) sparse array.
     """
-    W, gaps = minimize_rows(problem.rows(), 1e-3 * tol, max_iter)
-    return W, float(namespace(gaps).max(gaps))
-
-
-def query_similarity(
-    squared_distances: np.ndarray,
-    neighbors: np.ndarray,
-    training_scales: np.ndarray,
-    n_graph_neighbors: int,
-) -> sparse.csr_array:
-    """S_xj of new points to their nearest training instances.
-
-    Parameters
-    ----------
-    squared_distances, neighbors : (q, k) arrays, nearest first
-    training_scales : (n,) array, s_j
-    n_graph_neighbors : how many of the neighbours make edges
-    """
-    n_queries, k = len(neighbors), min(n_graph_neighbors, neighbors.shape[1])
-    scales = local_scales(squared_distances)
-    columns = neighbors[:, :k]
-    similarity = self_tuning_similarity(
-        squared_distances[:, :k], scales[:, None], training_scales[columns]
-    )
-    rows = np.repeat(np.arange(n_queries), k)
-    shape = (n_queries, len(training_scales))
-    return sparse.csr_array((similarity.ravel(), (rows, columns.ravel())), shape=shape)
+    xp = namespace(training_weights)
+    W = xp.astype(training_weights, xp.float64, copy=False)
+    near = sparse_product(similarity, W)
+    B, x2, _ = row_terms(Q, anchors, locality)
+    linear = B - 2.0 * smoothness * near(W)
+    constant = x2 + smoothness * near(row_dot(W, W)[:, None])[:, 0]
+    degrees = like(np.asarray(similarity.sum(axis=1)).reshape(-1, 1), linear)
+    floors = _floors(linear, constant)
+    return RowQuadratics(_gram(anchors), smoothness * degrees, linear, constant, floors)
 
 
 class NewPointRule(NamedTuple):
@@ -415,12 +323,10 @@ class NewPointRule(NamedTuple):
         squared_distances, neighbors : (q, k) arrays of the ``n_near`` nearest, nearest first
         training_weights, training_scales : (n, m) and (n,) arrays, which ``neighbors`` point into
         """
-        problem = QueryWeightProblem(
-            Q,
-            like(self.anchors, Q),
-            self.locality,
-            self.smoothness,
-            training_weights,
-            query_similarity(squared_distances, neighbors, training_scales, self.n_graph_neighbors),
+        S = query_similarity(squared_distances, neighbors, training_scales, self.n_graph_neighbors)
+        problem = query_problem(
+            Q, like(self.anchors, Q), self.locality, self.smoothness, training_weights, S
         )
-        return learn_query_weights(problem, self.tol, self.max_iter)
+        # So tightly that the weights depend neither on other points nor on where the solver stops.
+        W, gaps = minimize_rows(problem, 1e-3 * self.tol, self.max_iter)
+        return W, float(namespace(gaps).max(gaps))
