@@ -11,7 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    pytest.param(path, marks=[pytest.mark.slow] if path.stem in ("dask", "tutorial") else [])
+    pytest.param(
+        path, marks=[pytest.mark.slow] if path.stem in ("README", "dask", "tutorial") else []
+    )
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 ]
 

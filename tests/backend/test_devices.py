@@ -199,7 +199,7 @@ def test_stage_2_reaches_the_same_objective(digits, device, dtype):
         CBLML(n_bases=4, random_state=0),
         LMNN(solver="factored"),
         LMNN(tol=0.05),
-        LMNNMM(),
+        pytest.param(LMNNMM(), marks=pytest.mark.slow),
     ],
     ids=[
         "PLML",

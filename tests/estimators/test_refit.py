@@ -20,7 +20,7 @@ def tables():
     return (X[:100], np.array(["a", "b"])[y[:100]]), (X[30:][::-1], y[30:][::-1] + 5), X
 
 
-SLOW = ("PLMLCV", "BoostMetric", "LMNN", "LMNN-energy", "LMNNMM")
+SLOW = ("PLMLCV", "BoostMetric", "CBLML", "DANN", "GLML", "LMNN", "LMNN-energy", "LMNNMM")
 
 
 @pytest.mark.parametrize(
