@@ -74,14 +74,16 @@ def split(name: str) -> tuple[np.ndarray, ...]:
 def same(name: str, tol: float) -> dict[str, Any]:
     """Both fits with the same graph, and the distributed one with its own."""
     X, y, Q, labels = split(name)
-    exact = {"random_state": 0, "neighbor_search": "exact", "max_iter": 5000}
+    exact = {"rescale": False, "random_state": 0, "neighbor_search": "exact", "max_iter": 5000}
     here_seconds, here = seconds_of(lambda: PLML(tol=tol, **exact).fit(X, y))
     usual = PLML(**exact).fit(X, y)
     with two_workers():
         there_seconds, there = seconds_of(lambda: PLML(tol=tol, **exact).fit(*blocks(X, y)))
         agree = float(np.mean(here.predict(Q) == there.predict(Q)))
         weights = float(np.abs(here.weights_ - there.weights_.compute()).max())
-        cells = PLML(random_state=0, neighbor_search="approximate").fit(*blocks(X, y))
+        cells = PLML(rescale=False, random_state=0, neighbor_search="approximate").fit(
+            *blocks(X, y)
+        )
         accuracies = [float(np.mean(model.predict(Q) == labels)) for model in (usual, cells)]
     return {
         "rows": len(X),
@@ -108,7 +110,7 @@ def on_landmarks(name: str, numbers: list[int]) -> list[dict[str, Any]]:
     found = []
     with two_workers():
         for n_landmarks in (len(X), *numbers):
-            model = PLML(random_state=0, neighbor_search="exact")
+            model = PLML(rescale=False, random_state=0, neighbor_search="exact")
             seconds, _ = seconds_of(
                 lambda model=model, n=n_landmarks: fit(model, *blocks(X, y), n_landmarks=n)
             )
@@ -141,7 +143,9 @@ def on_landmarks(name: str, numbers: list[int]) -> list[dict[str, Any]]:
 
 def mixture_model(n: int) -> PLML:
     """As in benchmarks/growth.py: the penalty grows with the rows, so sizes are alike."""
-    return PLML(regularization=n / 10_000, neighbor_search="approximate", random_state=0)
+    return PLML(
+        regularization=n / 10_000, rescale=False, neighbor_search="approximate", random_state=0
+    )
 
 
 def overhead(n: int) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--data-dir")
     dataset = load("optdigits", parser.parse_args().data_dir)
     X, y, Q, _ = prepared_split(dataset, *next(iter(splits(dataset))))
-    model = PLML(random_state=0).fit(X, y)
+    model = PLML(rescale=False, random_state=0).fit(X, y)
     truth = model.kneighbors(Q, K, return_distance=False)
     vectors, queries = model.index_vectors(), model.query_vectors(Q)
     reduction = EuclideanReduction().fit(vectors)
@@ -66,7 +66,7 @@ def main() -> None:
     for name, (index, wants_lifted) in indexes(vectors, lifted).items():
         wanted = asked if wants_lifted else queries
         report(name, lambda i=index, w=wanted: i.search(w, K)[1], truth)
-    fast = PLML(random_state=0, search_backend="approximate").fit(X, y)
+    fast = PLML(rescale=False, random_state=0, search_backend="approximate").fit(X, y)
     fast.kneighbors(Q[:1], K)
     name = f'search_backend="approximate" (search_recall_ {fast.search_recall_:.4f})'
     report(name, lambda: fast.kneighbors(Q, K, return_distance=False), truth)

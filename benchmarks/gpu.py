@@ -75,7 +75,7 @@ def same_at(tol: float, options: argparse.Namespace) -> dict[str, Any]:
     X, y = X[: options.rows], y[: options.rows]
     found = {}
     for device in ("cpu", options.device):
-        model = PLML(random_state=0, device=device, tol=tol)
+        model = PLML(rescale=False, random_state=0, device=device, tol=tol)
         seconds, _ = seconds_of(lambda model=model: model.fit(X, y), device)
         predictions = model.predict(X_test)
         found[device] = {
@@ -106,10 +106,10 @@ def mnist(options: argparse.Namespace) -> dict[str, Any]:
     X, y, X_test, y_test = raw_mnist(options.data_dir)
     X, y = X[: options.rows], y[: options.rows]
     fits, predictions = [], []
-    PLML(random_state=0, device=device).fit(X, y).predict(X_test)  # warm-up
+    PLML(rescale=False, random_state=0, device=device).fit(X, y).predict(X_test)  # warm-up
     with stage_seconds(device) as times:
         for _ in range(options.repeats):
-            model = PLML(random_state=0, device=device)
+            model = PLML(rescale=False, random_state=0, device=device)
             fits.append(seconds_of(lambda model=model: model.fit(X, y), device)[0])
     model.predict(X_test)
     for _ in range(options.repeats):
@@ -140,7 +140,7 @@ def protocol(options: argparse.Namespace) -> dict[str, Any]:
     data = datasets.load("mnist", options.data_dir)
     X, y, X_test, y_test = protocols.prepared_split(data, *next(protocols.splits(data)))
     X, y = X[: options.rows], y[: options.rows]
-    model = PLMLCV(random_state=0, device=options.device)
+    model = PLMLCV(rescale=False, random_state=0, device=options.device)
     seconds, _ = seconds_of(lambda: model.fit(X, y), options.device)
     return {
         "shape": X.shape,
@@ -155,7 +155,7 @@ def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for n in options.sizes:
         X, y = synthetic.mixture(n)
-        model = PLML(random_state=0, tol=1e-2, device=options.device)
+        model = PLML(rescale=False, random_state=0, tol=1e-2, device=options.device)
         if options.device.startswith("cuda"):
             import torch
 

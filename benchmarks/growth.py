@@ -44,6 +44,7 @@ def measure(n: int, d: int, m: int) -> dict[str, Any]:
     X, y = synthetic.mixture(n, d)
     model = PLML(
         n_bases=m,
+        rescale=False,
         regularization=n / 10_000,
         tol=1e-3,
         neighbor_search="approximate",

@@ -34,7 +34,7 @@ def fit(data: str, checkpoint: str, out: str) -> None:
     arrays = np.load(data)
     print("begun", flush=True)
     began = time.perf_counter()
-    model = PLML(random_state=0)
+    model = PLML(rescale=False, random_state=0)
     model.fit(arrays["X"], arrays["y"], checkpoint=Checkpoint(checkpoint, every=0.1))
     seconds = time.perf_counter() - began
     predicted = model.predict(arrays["X_test"])

@@ -43,7 +43,7 @@ def run_one(method: str, path: str) -> None:
         import plml
 
         start = perf_counter()
-        model = plml.PLML(random_state=0) if method == "PLML" else plml.LMNN()
+        model = plml.PLML(rescale=False, random_state=0) if method == "PLML" else plml.LMNN()
         model.fit(X, y)
         seconds, predicted = perf_counter() - start, model.predict(X_test)
     elif method == "mlpack":

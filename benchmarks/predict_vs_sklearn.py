@@ -26,7 +26,7 @@ def main() -> None:
     split = next(iter(protocols.splits(dataset)))
     X_train, y_train, X_test, y_test = protocols.prepared_split(dataset, *split)
     models = {
-        "PLML": PLML(random_state=0),
+        "PLML": PLML(rescale=False, random_state=0),
         "KNeighborsClassifier(brute)": KNeighborsClassifier(1, algorithm="brute"),
     }
     times: dict[str, list[float]] = {name: [] for name in models}

@@ -27,8 +27,10 @@ def main() -> None:
         dataset = datasets.load(name, options.data_dir)
         split = protocols.prepared_split(dataset, *next(protocols.splits(dataset)))
         X, y = split[:2]
-        one = min(seconds_of(partial(PLML(random_state=0).fit, X, y))[0] for _ in range(2))
-        model = PLMLCV(random_state=0, n_jobs=-1)
+        one = min(
+            seconds_of(partial(PLML(rescale=False, random_state=0).fit, X, y))[0] for _ in range(2)
+        )
+        model = PLMLCV(rescale=False, random_state=0, n_jobs=-1)
         seconds, _ = seconds_of(partial(model.fit, X, y))
         ratios.append(seconds / one)
         print(

@@ -45,7 +45,7 @@ def main() -> None:
             X_test = pipeline.transform(dataset.X[test])
             models = {
                 "Euclidean": KNeighborsClassifier(1, algorithm="brute"),
-                "PLML": PLML(random_state=0),
+                "PLML": PLML(rescale=False, random_state=0),
             }
             for method, model in models.items():
                 found = model.fit(X, dataset.y[train]).predict(X_test)

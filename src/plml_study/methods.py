@@ -38,13 +38,13 @@ def _lmnn(setting: Setting) -> LMNN:
 
 
 def _selected(kind: type, setting: Setting, **parameters: Any) -> RegularizationCV:
-    estimator = kind(device=setting.device, n_jobs=setting.n_jobs, **parameters)
+    estimator = kind(rescale=False, device=setting.device, n_jobs=setting.n_jobs, **parameters)
     return RegularizationCV(estimator, n_jobs=setting.n_jobs)
 
 
 BUILDERS: dict[str, Callable[[Setting], Any]] = {
     "PLML": lambda s: PLMLCV(
-        n_bases=s.n_bases, random_state=s.seed, device=s.device, n_jobs=s.n_jobs
+        n_bases=s.n_bases, rescale=False, random_state=s.seed, device=s.device, n_jobs=s.n_jobs
     ),
     "LMNN": _lmnn,
     "BoostMetric": lambda s: BoostMetric(n_jobs=s.n_jobs),

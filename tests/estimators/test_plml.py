@@ -18,7 +18,7 @@ from plml.stages.metrics import learn_metrics
 from plml.stages.neighbors import ExactNeighbors
 from plml.stages.triplets import neighbor_triplets
 
-SMALL = {"n_bases": 4, "random_state": 0}
+SMALL = {"rescale": False, "n_bases": 4, "random_state": 0}
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ class TestBasisMetric:
         metric = BasisMetric(X, W, M, NearestRow(), span=span)
         squared, found = metric.search(Q, K)
         weights = metric.weights(Q)
-        np.testing.assert_allclose(metric.split(Q, weights, X[found]).sum(axis=2), squared)
+        np.testing.assert_allclose(metric.split(Q, weights, found).sum(axis=2), squared)
         shares = metric.importance(weights)
         diagonals = np.einsum("qdd->qd", combined(weights, M)) * X.var(axis=0)
         np.testing.assert_allclose(shares, diagonals / diagonals.sum(axis=1, keepdims=True))

@@ -5,7 +5,7 @@ import judge
 from backend_devices import DEVICES
 from plml.backend.arrays import on_host, to_device
 from plml.ops import topk
-from plml.ops.distances import grouped_pairs
+from plml.ops.distances import case_pairs
 from plml.stages.search import (
     ApproximateMetricIndex,
     LocalMetricIndex,
@@ -154,14 +154,16 @@ class TestTrainingMetrics:
     def test_distances_of_given_pairs(self, grouped, rng, monkeypatch):
         X, groups, M, Q = grouped
         candidates = rng.integers(60, size=(15, 6))
-        whole = grouped_pairs(Q, M, groups, X, candidates)
+        whole = case_pairs(Q, np.eye(len(M))[groups], M, X, candidates)
         for i in range(15):
             truth = self.expected(X, groups, M, Q[i])[candidates[i]]
             np.testing.assert_allclose(whole[i], truth, rtol=1e-12)
         monkeypatch.setattr(topk, "_BLOCK_ELEMENTS", 1)
-        blocked = grouped_pairs(Q, M, groups, X, candidates)
+        blocked = case_pairs(Q, np.eye(len(M))[groups], M, X, candidates)
         np.testing.assert_allclose(blocked, whole, rtol=1e-12)
-        assert (grouped_pairs(X[:2], -1e-20 * M, groups, X, np.array([[0], [5]])) >= 0).all()
+        assert (
+            case_pairs(X[:2], np.eye(len(M))[groups], -1e-20 * M, X, np.array([[0], [5]])) >= 0
+        ).all()
 
 
 class TestApproximate:
@@ -177,7 +179,7 @@ class TestApproximate:
 
     def test_finds_most_and_measures_exactly(self, larger):
         X, M, Q, weights = larger
-        index = ApproximateMetricIndex(X, M)
+        index = ApproximateMetricIndex(LocalMetricIndex(X, M))
         d2, found = index.search(Q, weights, 4)
         expected_d2, expected = index.exact.search(Q, weights, 4)
         same = found == expected
@@ -189,7 +191,7 @@ class TestApproximate:
     def test_instances_leave_themselves_out(self, larger, rng):
         X, M, _, _ = larger
         weights = rng.dirichlet(np.ones(3), size=400)
-        index = ApproximateMetricIndex(X, M)
+        index = ApproximateMetricIndex(LocalMetricIndex(X, M))
         _, found = index.search(X, weights, 3, np.arange(400))
         assert not (found == np.arange(400)[:, None]).any()
         assert np.mean(found == index.exact.search(X, weights, 3, np.arange(400))[1]) > 0.97
@@ -198,7 +200,7 @@ class TestApproximate:
         X, M, Q, weights = larger
         M[0] = 0.0
         weights[:10] = [1.0, 0.0, 0.0]
-        index = ApproximateMetricIndex(X, M)
+        index = ApproximateMetricIndex(LocalMetricIndex(X, M))
         for got, expected in zip(
             index.search(Q, weights, 3), index.exact.search(Q, weights, 3), strict=True
         ):
@@ -206,7 +208,9 @@ class TestApproximate:
 
     def test_a_query_at_the_center_has_neighbors(self, larger):
         X, M, _, weights = larger
-        d2, found = ApproximateMetricIndex(X, M).search(X.mean(axis=0)[None], weights[:1], 3)
+        d2, found = ApproximateMetricIndex(LocalMetricIndex(X, M)).search(
+            X.mean(axis=0)[None], weights[:1], 3
+        )
         assert np.isfinite(d2).all()
         assert found.shape == (1, 3)
 

@@ -3,17 +3,19 @@
 from numbers import Integral
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from plml.backend.arrays import is_collection
 from plml.backend.progress import stage
 from plml.dask.cluster import Cluster, connected
 from plml.dask.landmarks import MOST_LANDMARKS
 from plml.dask.reading import Table, read_table
 from plml.dask.sharded_stages import ShardedStages, seed_of
-from plml.dask.shards import Shards, make_shards
+from plml.dask.shards import Shard, Shards, make_shards
 from plml.dask.training_shards import TrainingShards
 from plml.stages.approximate import APPROXIMATE_FROM, MOST_CLASSES
 from plml.stages.graph import n_nearest
-from plml.stages.pipeline import Learned, Settings, SmoothWeighting, learn
+from plml.stages.pipeline import Learned, Settings, SmoothWeighting, in_units, learn
 from plml.stages.run import Run
 from plml.stages.triplets import check_class_sizes
 
@@ -27,6 +29,7 @@ class ShardedFit(NamedTuple):
     learned: Learned  # its weights a Dask array in the order of the user, its scales remote
     table: Table  # what is known of all rows; the blocks themselves are gone
     training: TrainingShards
+    unit: float  # the length that the parameters call one
 
 
 def fit_on_cluster(
@@ -36,6 +39,7 @@ def fit_on_cluster(
     settings: Settings,
     run: Run,
     *,
+    rescale: bool = False,
     neighbor_search: str = "auto",
     n_neighbors: int = 1,
     n_shards: int | None = None,
@@ -47,6 +51,7 @@ def fit_on_cluster(
     ----------
     X, y, n_shards, n_landmarks : as in ``plml.dask.fit``
     weighting, settings, run : of the pipeline
+    rescale : whether the parameters are about rows whose mean squared distance to the mean is one
     neighbor_search : {"auto", "exact", "approximate"}
     n_neighbors : that will vote; there must be as many rows
     """
@@ -67,9 +72,10 @@ def fit_on_cluster(
             n_landmarks=n_landmarks or MOST_LANDMARKS,
             seed=seed,
         )
+        unit = _mean_radius(cluster, table, shards) if rescale else 1.0
         with stage("pipeline", named=False):
-            learned = learn(stages, weighting, settings, run)
-    return _left_there(cluster, table, shards, learned)
+            learned = learn(stages, *in_units(weighting, settings, unit), run)
+    return _left_there(cluster, table, shards, learned, unit)
 
 
 def _sorted_rows(
@@ -88,7 +94,21 @@ def _sorted_rows(
     return table._replace(blocks=[]), shards
 
 
-def _left_there(cluster: Cluster, table: Table, shards: Shards, learned: Learned) -> ShardedFit:
+def _mean_radius(cluster: Cluster, table: Table, shards: Shards) -> float:
+    """As ``plml.ops.distances.mean_radius``, of the rows of all shards."""
+    largest = table.largest or 1.0
+    parts = cluster.map(squares_about, shards.parts, known=(table.mean, largest))
+    return largest * float(sum(cluster.gather(parts)) / table.n_rows) ** 0.5 or 1.0
+
+
+def squares_about(shard: Shard, mean: np.ndarray, unit: float) -> float:
+    """The sum of the squares of a shard's rows about a point, in some unit of length."""
+    return float(np.sum(((shard.X - mean) / unit) ** 2))
+
+
+def _left_there(
+    cluster: Cluster, table: Table, shards: Shards, learned: Learned, unit: float
+) -> ShardedFit:
     """What was learned, for a model whose training data stays on the cluster."""
     weights, metrics, recall = learned
     training = TrainingShards(
@@ -97,7 +117,7 @@ def _left_there(cluster: Cluster, table: Table, shards: Shards, learned: Learned
     in_order = training.weights_in_order(len(weights.anchors), table.dtype)
     weights = weights._replace(weights=in_order, scales=training.rows)
     metrics = metrics._replace(gamma=None)  # no longer needed on the cluster
-    return ShardedFit(Learned(weights, metrics, recall), table, training)
+    return ShardedFit(Learned(weights, metrics, recall), table, training, unit)
 
 
 def _check_collection(X: Any) -> None:

@@ -8,7 +8,6 @@ from plml.backend.arrays import on_host
 from plml.estimators._fitted_state import of_one_fit
 from plml.estimators._metric_queries import MetricQueries, follow
 from plml.inspection.explanation import Explanation
-from plml.stages.search import vote
 
 
 class BasisMetricQueries(MetricQueries):
@@ -38,6 +37,9 @@ class BasisMetricQueries(MetricQueries):
         metric is the one with the largest inner product between its index vector and the query's
         ``query_vectors`` row: d^2 = x^T M(x) x - <query, index>. Any inner-product index can serve
         it.
+
+        With ``case_metrics`` they have 2 d + m + m' + 1 columns, (x_j, q_j, N_j x_j, V_j,
+        x_j^T N_j x_j).
         """
         with self._run().limits():
             return self._metric.index_vectors()
@@ -45,6 +47,8 @@ class BasisMetricQueries(MetricQueries):
     @of_one_fit
     def query_vectors(self, X: Any = None) -> np.ndarray:
         """(2 M(x) x, -w(x)) for every query: (n_queries, d + m); see ``index_vectors``.
+
+        With ``case_metrics``: (2 M(x) x, -w(x), 2 x, -p(x), -1) with p_c(x) = x^T N_c x.
 
         Parameters
         ----------
@@ -92,10 +96,10 @@ class BasisMetricQueries(MetricQueries):
             weights = on_host(metric.weights(None if X is None else queries))
         values = self._fit_X[neighbors]
         if X is None:
-            voters = neighbors[:, : self.n_neighbors]
+            voters = squared[:, : self.n_neighbors], neighbors[:, : self.n_neighbors]
             if neighbors.shape[1] < self.n_neighbors:
-                voters = on_host(self._found(X, self.n_neighbors)[1])
-            codes = vote(self._fit_codes[voters], len(self.classes_)).argmax(axis=1)
+                voters = self._found(X, self.n_neighbors)
+            codes = on_host(self._counted(*voters)).argmax(axis=1)
         else:
             codes = on_host(self._shares(queries)).argmax(axis=1)
         unnamed = [f"x{i}" for i in range(queries.shape[1])]
@@ -104,7 +108,7 @@ class BasisMetricQueries(MetricQueries):
             neighbors=neighbors,
             labels=self.classes_[self._fit_codes[neighbors]],
             squared_distances=squared,
-            contributions=metric.split(queries, weights, values),
+            contributions=metric.split(queries, weights, neighbors),
             queries=queries,
             neighbor_values=values,
             importance=metric.importance(weights),

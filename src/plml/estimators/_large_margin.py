@@ -24,10 +24,11 @@ from plml.estimators._parameters import COUNT, NOT_NEGATIVE, POSITIVE, parameter
 from plml.estimators._recipe import Recipe, RuleMaker
 from plml.io.checkpoints import Checkpoint
 from plml.metric.basis_metric import BasisMetric
+from plml.ops.distances import mean_radius
 from plml.solvers.problem import history_arrays
 from plml.stages.metrics import Metrics
 from plml.stages.neighbors import NEEDED, can_approximate
-from plml.stages.pipeline import Learned, Settings, Weighting, Weights, learn
+from plml.stages.pipeline import Learned, Settings, Weighting, Weights, in_units, learn
 from plml.stages.run import Run
 from plml.stages.triplets import check_targets
 from plml.validation import refuse_keywords
@@ -43,11 +44,16 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
     tol: float = parameter(1e-3, POSITIVE)
     max_iter: int = parameter(1000, COUNT)
     solver: str = parameter("auto", StrOptions({"auto", "fista"}))
+    rescale: bool = parameter(True, "boolean")
+    prior: str | None = parameter(None, StrOptions({"identity", "within"}), None)
     neighbor_search: str = parameter("auto", StrOptions({"auto", "exact", "approximate"}))
     search_backend: str = parameter("exact", StrOptions({"exact", "approximate"}))
     device: str = parameter("cpu", str)
     working_memory: float | None = parameter(None, POSITIVE, None)
     verbose: int = parameter(0, "verbose")
+
+    #: The length that the parameters call one; models of the first format have no other.
+    scale_ = 1.0
 
     @with_callbacks
     def fit(
@@ -83,39 +89,53 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         """How the weights of the basis metrics come about, by the parameters."""
 
     @abstractmethod
-    def _rule_maker(self) -> RuleMaker:
+    def _rule_maker(self, weighting: Weighting) -> RuleMaker:
         """How the weights of new points come about, by the parameters."""
+
+    def _case_side(self) -> str | None:
+        """What the metrics at the stored cases go by, where there are any."""
+        return None
 
     def _chosen_regularization(self) -> float:
         """The parameter, which ``PLMLCV`` does not have."""
         return vars(self)["regularization"]
 
-    def _recipe(self) -> Recipe:
-        """What the parameters mean to the pipeline."""
+    def _recipe(self, unit: float = 1.0) -> Recipe:
+        """What the parameters mean to the pipeline; ``unit`` is the length that they call one."""
+        settings = Settings(
+            regularization=self._chosen_regularization(),
+            pull=self.pull,
+            n_targets=self.n_targets,
+            n_impostors=self.n_impostors,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            solver=self.solver,
+            case_metrics=self._case_side(),
+            prior=self.prior,
+        )
+        weighting, settings = in_units(self._weighting(), settings, unit)
         return Recipe(
-            self._weighting(),
-            Settings(
-                regularization=self._chosen_regularization(),
-                pull=self.pull,
-                n_targets=self.n_targets,
-                n_impostors=self.n_impostors,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                solver=self.solver,
-            ),
-            self._rule_maker(),
+            weighting,
+            settings,
+            self._rule_maker(weighting),
             self.neighbor_search,
             self.device,
             self.search_backend == "approximate",
         )
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
+        self.scale_ = mean_radius(X) if self.rescale else 1.0
+        self._learn_in_units(X if self.scale_ == 1.0 else X / self.scale_, y, run)
+
+    def _learn_in_units(self, X: Array, y: np.ndarray, run: Run) -> None:
+        """``_learn`` from rows in the units that the parameters speak of."""
         recipe = self._recipe()
         check_targets(y)
         if recipe.approximate and not can_approximate(X):
             raise ValueError(f'search_backend="approximate" {NEEDED}; use "exact"')
         begin_fit(self, 1 + recipe.weighting.n_solvers)
-        self._set_fitted(learn(recipe.stages(X, y), recipe.weighting, recipe.settings, run))
+        learned = learn(recipe.stages(X, y), recipe.weighting, recipe.settings, run)
+        self._set_fitted(learned.in_units(self.scale_))
         self.search_recall_ = self._metric.recall(min(self.n_neighbors, len(y) - 1))
         end_fit(self)
 
@@ -123,7 +143,10 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         """Set the fitted attributes, in the coordinates of the data."""
         weights, metrics, dtype = learned.weights, learned.metrics, self._fit_X.dtype
         self.weights_ = on_host(weights.weights).astype(dtype, copy=False)
-        self.basis_metrics_ = self._outward(on_host(metrics.M))
+        M, n_bases = self._outward(on_host(metrics.M)), self.weights_.shape[1]
+        self.basis_metrics_ = M[:n_bases]
+        if self._case_side() is not None:
+            self.case_metrics_ = M[n_bases:]
         if weights.anchors is not None:
             anchors = on_host(weights.anchors)
             anchors = anchors if self._span is None else self._span.points(anchors)
@@ -152,9 +175,21 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
 
     def _make_metric(self) -> BasisMetric:
         anchors, scales = getattr(self, "anchors_", None), getattr(self, "_scales", None)
-        return self._recipe().metric(
-            self._fit_X, self.weights_, self.basis_metrics_, anchors, scales, self._span
+        return self._recipe(self.scale_).metric(
+            self._fit_X,
+            self._fit_codes,
+            self.weights_,
+            self._all_metrics(),
+            anchors,
+            scales,
+            self._span,
         )
+
+    def _all_metrics(self) -> np.ndarray:
+        """The metrics of the queries, and those of the cases where there are any."""
+        if self._case_side() is None:
+            return self.basis_metrics_
+        return np.concatenate([self.basis_metrics_, self.case_metrics_])
 
     def _fit_warnings(self) -> Iterator[Warning]:
         if hasattr(self, "anchors_"):
@@ -165,8 +200,9 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         yield from classes_of_one(self._class_sizes, self.classes_)
         yield from self._open_gap("stage 2 (metrics)", self.dual_gap_, "metrics")
         if self.dual_gap_ <= self.tol:
-            yield from zero_metric(self.basis_metrics_)
-            if self.basis_metrics_.any() and isinstance(self.weights_, np.ndarray):
+            yield from zero_metric(self._all_metrics())
+            one_sided = self._case_side() is None
+            if one_sided and self.basis_metrics_.any() and isinstance(self.weights_, np.ndarray):
                 yield from flat_rows(self.weights_, self.basis_metrics_)
 
     def _open_gap(self, what: str, gap: float, stage: str) -> Iterator[Warning]:

@@ -59,6 +59,10 @@ class MetricQueries(ABC):
     def _shares(self, X: Array) -> Array:
         """(q, n_classes) shares of the classes in the votes for checked queries."""
 
+    @abstractmethod
+    def _counted(self, squared: Array, nearest: Array) -> Array:
+        """The same of given neighbours, (q, k) squared distances and training rows."""
+
     def _metric_parameters(self) -> tuple[Any, ...]:
         """Parameters that the metric depends on; a change after the fit takes effect at once."""
         return (self.device,)
@@ -213,6 +217,9 @@ class MetricQueries(ABC):
     def get_mahalanobis_matrix(self, X: Any = None) -> np.ndarray:
         """The metric matrix at each point, (n_queries, n_features, n_features).
 
+        Where the cases have metrics as well (``case_metrics`` of ``PLML``): that between the point
+        and a case in the same place, whose metric is that of the nearest training instance.
+
         Parameters
         ----------
         X : (n_queries, n_features) array or data frame, or None for the training instances
@@ -223,7 +230,9 @@ class MetricQueries(ABC):
     def pair_distance(self, pairs: Any, squared: bool = False) -> np.ndarray:
         """Distance within each pair, under the metric at its *first* point.
 
-        A local metric is not symmetric: swapping the two points changes the distance.
+        A local metric is not symmetric: swapping the two points changes the distance. Where the
+        cases have metrics as well (``case_metrics`` of ``PLML``), the second point is a case, and
+        its metric that of its nearest training instance.
 
         Parameters
         ----------

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils._param_validation import StrOptions
 
 from plml.backend.arrays import (
     Array,
@@ -26,7 +27,7 @@ from plml.estimators._parameters import COUNT, Parameters, parameter
 from plml.io.checkpoints import Checkpoint
 from plml.ops.span import inside, span_of
 from plml.stages.run import Run
-from plml.stages.search import vote
+from plml.stages.search import inverse_distances, vote
 from plml.validation import refuse_keywords, training_data
 
 
@@ -39,6 +40,7 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
     """
 
     n_neighbors: int = parameter(1, COUNT)
+    vote: str = parameter("uniform", StrOptions({"uniform", "distance"}))
     n_jobs: int | None = parameter(None, Integral, None)
 
     @with_callbacks
@@ -117,7 +119,7 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
 
     @of_one_fit
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Share of the nearest training instances in each class, columns as in ``classes_``.
+        """Share of each class in the votes of the nearest training instances, as in ``classes_``.
 
         (With the energy rule of ``LMNN`` and ``LMNNMM``: the softmax of minus the energies.)
 
@@ -131,6 +133,15 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
 
     def _shares(self, X: Array) -> Array:
         self._check_enough_rows()
+        k = int(self.n_neighbors)
         with self._run().limits():
-            codes = self._metric.nearest_labels(X, int(self.n_neighbors), self._fit_codes)
-            return vote(codes, len(self.classes_))
+            if self.vote == "uniform":
+                labels = self._metric.nearest_labels(X, k, self._fit_codes)
+                return vote(labels, len(self.classes_))
+            return self._counted(*self._metric.search(X, k))
+
+    def _counted(self, squared: Array, nearest: Array) -> Array:
+        """The shares of the classes among neighbours at given squared distances, both (q, k)."""
+        labels = like(self._fit_codes, nearest)[nearest]
+        weights = inverse_distances(squared) if self.vote == "distance" else None
+        return vote(labels, len(self.classes_), weights)

@@ -8,9 +8,10 @@ import numpy as np
 
 from plml.backend.arrays import Array
 from plml.metric.basis_metric import BasisMetric
+from plml.metric.two_sided_metric import TwoSidedMetric
 from plml.metric.weight_rules import WeightRule
 from plml.ops.span import Span, inside
-from plml.stages.one_machine import OneMachine
+from plml.stages.one_machine import OneMachine, case_weights
 from plml.stages.pipeline import Settings, Weighting
 
 #: (anchors in the coordinates of the search, scales of the training rows, the training rows)
@@ -43,6 +44,7 @@ class Recipe:
     def metric(
         self,
         X: np.ndarray,
+        y: np.ndarray,
         weights: np.ndarray,
         M: np.ndarray,
         anchors: np.ndarray | None,
@@ -51,12 +53,14 @@ class Recipe:
     ) -> BasisMetric:
         """What was learned, ready to be asked; all in the coordinates of the data."""
         anchors = None if anchors is None else inside(anchors, span)
-        return BasisMetric(
-            X,
-            weights,
-            M,
-            self.make_rule(anchors, scales, X),
-            span=span,
-            device=self.device,
-            approximate=self.approximate,
-        )
+        rule = self.make_rule(anchors, scales, X)
+        how: dict[str, Any] = {
+            "span": span,
+            "device": self.device,
+            "approximate": self.approximate,
+        }
+        cases = case_weights(self.settings.case_metrics, y, weights)
+        if cases is None:
+            return BasisMetric(X, weights, M, rule, **how)
+        m = weights.shape[1]
+        return TwoSidedMetric(X, weights, M[:m], rule, cases, M[m:], **how)

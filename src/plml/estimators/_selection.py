@@ -108,6 +108,7 @@ class _Fold(NamedTuple):
                 with run.stage(SCORING):
                     metric = recipe.metric(
                         host,
+                        y_train,
                         W.astype(host.dtype, copy=False),
                         on_host(metrics.M).astype(host.dtype, copy=False),
                         anchors,

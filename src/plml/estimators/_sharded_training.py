@@ -15,7 +15,14 @@ else:
     Host = object
 
 #: What one machine can do and a cluster cannot, with the only choice that is left there.
-_ON_CLUSTER = {"solver": "auto", "device": "cpu", "search_backend": "exact"}
+_ON_CLUSTER = {
+    "solver": "auto",
+    "device": "cpu",
+    "search_backend": "exact",
+    "prior": None,
+    "case_metrics": None,
+    "vote": "uniform",
+}
 
 
 class ShardedTraining(Host):
@@ -71,6 +78,7 @@ class ShardedTraining(Host):
                 weighting,
                 self._recipe().settings,
                 model._run(),
+                rescale=self.rescale,
                 neighbor_search=self.neighbor_search,
                 n_neighbors=self.n_neighbors,
                 **numbers,
@@ -83,7 +91,7 @@ class ShardedTraining(Host):
 
     def _set_sharded(self, fitted: "ShardedFit") -> None:
         """Set the fitted attributes; the training data stays where it is."""
-        learned, table = fitted.learned, fitted.table
+        learned, table, self.scale_ = fitted.learned, fitted.table, fitted.unit
         self.classes_, self._class_sizes = table.classes, table.class_sizes
         self.n_features_in_ = table.n_features
         if table.names is not None:
@@ -100,7 +108,7 @@ class ShardedTraining(Host):
             return super()._make_metric()
         from plml.dask.sharded_metric import ShardedMetric
 
-        rule = self._rule_maker()(self.anchors_, self._scales, self._fit_X)
+        rule = self._recipe(self.scale_).make_rule(self.anchors_, self._scales, self._fit_X)
         return ShardedMetric(self._training, self.weights_, self.basis_metrics_, rule)
 
     def _elsewhere(self, X: Any) -> Any:

@@ -12,7 +12,7 @@ from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import COUNT, NOT_NEGATIVE, parameter
 from plml.estimators._recipe import RuleMaker
 from plml.metric.weight_rules import NearestRow, NewPoint, WeightRule
-from plml.stages.pipeline import SmoothWeighting
+from plml.stages.pipeline import SmoothWeighting, Weighting
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -24,6 +24,7 @@ class SmoothClassifier(LargeMarginClassifier):
     smoothness: float = parameter(100.0, NOT_NEGATIVE)
     n_graph_neighbors: int = parameter(6, COUNT)
     query_weights: str = parameter("nearest", StrOptions({"nearest", "optimize"}))
+    case_metrics: str | None = parameter(None, StrOptions({"class", "local"}), None)
     random_state: int | np.random.RandomState | None = parameter(None, "random_state")
 
     def _weighting(self) -> SmoothWeighting:
@@ -35,10 +36,13 @@ class SmoothClassifier(LargeMarginClassifier):
             self.random_state,
         )
 
-    def _rule_maker(self) -> RuleMaker:
-        if self.query_weights == "nearest":
+    def _rule_maker(self, weighting: Weighting) -> RuleMaker:
+        if self.query_weights == "nearest" or not isinstance(weighting, SmoothWeighting):
             return _nearest_row
-        return partial(_new_point, self._weighting(), self.tol, self.max_iter)
+        return partial(_new_point, weighting, self.tol, self.max_iter)
+
+    def _case_side(self) -> str | None:
+        return self.case_metrics
 
     def _metric_parameters(self) -> tuple[Any, ...]:
         rule = self._weighting(), self.query_weights, self.tol, self.max_iter

@@ -41,6 +41,8 @@ class BoostMetric(LinearMap, NeighborClassifier):
         than three in cross-validation (``benchmarks/boostmetric_triplets.py``).
     n_neighbors : int
         Neighbours that vote.
+    vote : {"uniform", "distance"}
+        As in ``PLML``.
     tol : float
         Stop when the best weak learner beats ``trace_weight`` by no more than this share of it.
     max_iter : int

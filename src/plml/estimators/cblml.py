@@ -9,7 +9,7 @@ from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import COUNT, POSITIVE, parameter
 from plml.estimators._recipe import RuleMaker
 from plml.metric.weight_rules import NearestCenter
-from plml.stages.pipeline import ClusterWeighting
+from plml.stages.pipeline import ClusterWeighting, Weighting
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -33,6 +33,8 @@ class CBLML(LargeMarginClassifier):
         Same-class and other-class neighbours that make the triplets of an instance.
     n_neighbors : int
         Neighbours that vote.
+    vote, rescale, prior
+        As in ``PLML``.
     tol, max_iter, solver, neighbor_search, search_backend, device, n_jobs, working_memory
         As in ``PLML``.
     random_state, verbose
@@ -71,7 +73,7 @@ class CBLML(LargeMarginClassifier):
     def _weighting(self) -> ClusterWeighting:
         return ClusterWeighting(self.n_bases, self.random_state)
 
-    def _rule_maker(self) -> RuleMaker:
+    def _rule_maker(self, weighting: Weighting) -> RuleMaker:
         return _nearest_center
 
 

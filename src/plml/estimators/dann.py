@@ -36,6 +36,8 @@ class DANN(NeighborClassifier):
         How many times the metric is computed.
     n_neighbors : int
         Neighbours that vote.
+    vote : {"uniform", "distance"}
+        As in ``PLML``.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
 

@@ -57,6 +57,8 @@ class GLML(NeighborClassifier):
         The most held-out rows that the selection classifies, over all folds.
     n_neighbors : int
         Neighbours that vote.
+    vote : {"uniform", "distance"}
+        As in ``PLML``.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
     random_state : int, RandomState or None

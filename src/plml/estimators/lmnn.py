@@ -31,6 +31,8 @@ class LMNN(LinearMap, LargeMarginNeighbors):
         mu, the weight of the hinge losses against the distances to the targets.
     n_neighbors : int
         Neighbours that vote.
+    vote : {"uniform", "distance"}
+        As in ``PLML``.
     solver : {"convex", "factored", "auto"}
         ``"convex"`` solves the convex problem in M, with a certificate; ``"factored"`` runs L-BFGS
         on L with M = L^T L until the objective settles, without one. ``"auto"`` is the first where

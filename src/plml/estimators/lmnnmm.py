@@ -31,7 +31,7 @@ class LMNNMM(LargeMarginNeighbors):
     ----------
     n_metrics : int or None
         None learns one metric per class; a number, one for each of that many k-means clusters.
-    n_targets, push, n_neighbors, n_components, decision
+    n_targets, push, n_neighbors, vote, n_components, decision
         As in ``LMNN``; ``decision="energy"`` needs one metric per class.
     solver : {"auto", "convex", "factored"}
         As in ``LMNN``. The default has a certificate where every class has targets enough, and none

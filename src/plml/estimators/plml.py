@@ -42,6 +42,21 @@ class PLML(ShardedTraining, SmoothClassifier):
         Neighbours in the similarity graph of stage 1.
     n_neighbors : int
         Neighbours that vote.
+    vote : {"uniform", "distance"}
+        Every neighbour has one vote, or one over its distance; neighbours at distance zero outvote
+        all others.
+    rescale : bool
+        Learn in units in which the mean squared distance of the rows to their mean is one, so that
+        the parameters mean the same in any units; metrics are returned in the units of X. ``False``
+        takes the rows as they are, as the paper does with rows of unit length.
+    prior : {None, "identity", "within"}
+        None is the paper's penalty ``||M_b||_F^2``. Otherwise it is ``||M_b - P||_F^2``, with P a
+        multiple of the identity, or of the inverse of the within-class scatter, under which an
+        average impostor pair has distance one.
+    case_metrics : {None, "class", "local"}
+        Metrics at the stored cases besides those at the queries: ``M(x) + N_j`` with one N per
+        class of the case, or ``N_j = sum_b W_jb N_b`` by the case's own weights. None is the
+        paper's.
     query_weights : {"nearest", "optimize"}
         Weights of a new point: those of its nearest training instance, or the solution of the
         stage-1 problem for that point given the training weights.
@@ -80,6 +95,10 @@ class PLML(ShardedTraining, SmoothClassifier):
         Rows on the simplex.
     basis_metrics_ : (m, d, d) array
         Positive semidefinite.
+    case_metrics_ : (n_classes, d, d) or (m, d, d) array
+        The metrics N of the cases, with ``case_metrics``.
+    scale_ : float
+        The length that is one while learning; 1.0 without ``rescale``.
     objective_ : float
         Stage-2 primal value of ``basis_metrics_``, in float64.
     dual_gap_ : float

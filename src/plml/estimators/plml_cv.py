@@ -33,6 +33,8 @@ class PLMLCV(SmoothClassifier):
         Folds computed in parallel.
     n_bases, pull, locality, smoothness, n_targets, n_impostors, n_graph_neighbors, n_neighbors
         As in ``PLML``.
+    vote, rescale, prior, case_metrics
+        As in ``PLML``.
     query_weights, tol, max_iter, solver, neighbor_search, search_backend, device, working_memory
         As in ``PLML``.
     random_state, verbose
@@ -53,13 +55,13 @@ class PLMLCV(SmoothClassifier):
     cv: Any = parameter(2, "cv_object")
     selection_tol: float = parameter(1e-2, POSITIVE)
 
-    def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
+    def _learn_in_units(self, X: Array, y: np.ndarray, run: Run) -> None:
         selection = select_regularization(self, X, y, self, run)
         self.cv_results_ = selection.results
         self.best_regularization_ = selection.regularization
         self.best_score_ = selection.score
         with run.stage(FINAL_FIT):
-            super()._learn(X, y, run)
+            super()._learn_in_units(X, y, run)
 
     def _chosen_regularization(self) -> float:
         return getattr(self, "best_regularization_", 1.0)  # before the choice any value will do

@@ -12,6 +12,7 @@ from plml.backend.arrays import to_available_device
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import Parameters
 from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
+from plml.ops.distances import mean_radius
 from plml.ops.span import inside, span_of
 from plml.stages.run import Run
 
@@ -63,7 +64,8 @@ class RegularizationCV(Parameters, ClassifierMixin, BaseEstimator):
         with run.shown():
             rows = to_available_device(rows, model.device)
             inner = inside(rows, span_of(rows))
-            selection = select_regularization(model, inner, codes, self, run)
+            unit = mean_radius(inner) if model.rescale else 1.0
+            selection = select_regularization(model, inner / unit, codes, self, run)
             chosen = clone(self.estimator).set_params(regularization=selection.regularization)
             with run.stage(FINAL_FIT):
                 self.estimator_ = chosen.fit(X, y)

@@ -10,7 +10,7 @@ from plml.estimators._linear_map import LinearMap
 from plml.estimators._parameters import POSITIVE, parameter
 from plml.estimators._recipe import RuleMaker
 from plml.metric.weight_rules import SingleMetric
-from plml.stages.pipeline import Learned, SingleWeighting
+from plml.stages.pipeline import Learned, SingleWeighting, Weighting
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -33,6 +33,8 @@ class SML(LinearMap, LargeMarginClassifier):
         Same-class and other-class neighbours that make the triplets of an instance.
     n_neighbors : int
         Neighbours that vote.
+    vote, rescale, prior
+        As in ``PLML``.
     tol : float
         Relative duality gap at which to stop.
     max_iter, solver, neighbor_search, search_backend, device, n_jobs, working_memory, verbose
@@ -68,7 +70,7 @@ class SML(LinearMap, LargeMarginClassifier):
     def _weighting(self) -> SingleWeighting:
         return SingleWeighting()
 
-    def _rule_maker(self) -> RuleMaker:
+    def _rule_maker(self, weighting: Weighting) -> RuleMaker:
         return _single_metric
 
     def _set_fitted(self, learned: Learned) -> None:

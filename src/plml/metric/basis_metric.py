@@ -26,12 +26,13 @@ _SAMPLE = 256
 class SearchIndexes:
     """Training rows and their indexes on one device, in the coordinates of the search."""
 
-    def __init__(self, X: Array, weights: Array, M: Array, approximate: bool) -> None:
-        self.X = X
+    def __init__(self, weights: Array, index: LocalMetricIndex, approximate: bool) -> None:
+        self.X = index.X
         self.weights = weights
-        self._approximate = approximate and can_approximate(X)
-        kind = ApproximateMetricIndex if self._approximate else LocalMetricIndex
-        self.metric_index: LocalMetricIndex | ApproximateMetricIndex = kind(X, M)
+        self._approximate = approximate and can_approximate(index.X)
+        self.metric_index: LocalMetricIndex | ApproximateMetricIndex = (
+            ApproximateMetricIndex(index) if self._approximate else index
+        )
 
     @cached_property
     def euclidean_index(self) -> EuclideanIndex | ApproximateIndex:
@@ -117,8 +118,8 @@ class BasisMetric:
         return query_vectors(points, weights, like(self.M, weights))
 
     def split(self, Q: np.ndarray, weights: np.ndarray, cases: np.ndarray) -> np.ndarray:
-        """(q, k, d) parts of the squared distances to (q, k, d) cases, one per feature."""
-        return feature_contributions(Q, cases, weights, self.M)
+        """(q, k, d) parts of the squared distances to (q, k) training rows, one per feature."""
+        return feature_contributions(Q, self.X[cases], weights, self.M)
 
     def importance(self, weights: np.ndarray) -> np.ndarray:
         """(q, d) shares of the features in metrics of given weights, in units of their spread."""
@@ -133,10 +134,14 @@ class BasisMetric:
         """What a search needs, on the device of an array; made once per device."""
         key = f"{type(like_x).__module__} {device(like_x)}"
         if key not in self._indexes:
-            parts = inside(self.X, self.span), self.training_weights, inward(self.M, self.span)
-            X, weights, M = (like(array, like_x) for array in parts)
-            self._indexes[key] = SearchIndexes(X, weights, M, self.approximate)
+            weights, index = like(self.training_weights, like_x), self._make_index(like_x)
+            self._indexes[key] = SearchIndexes(weights, index, self.approximate)
         return self._indexes[key]
+
+    def _make_index(self, like_x: Array) -> LocalMetricIndex:
+        """The index of the training rows, on the device of an array."""
+        X, M = inside(self.X, self.span), inward(self.M, self.span)
+        return LocalMetricIndex(like(X, like_x), like(M, like_x))
 
     def _placed(self, Q: Array) -> Array:
         """Points where the work is done, in the coordinates of the search."""

@@ -14,6 +14,15 @@ from plml.ops.topk import Measured, row_blocks
 _ULPS = 2.0 * float(np.finfo(np.float64).eps)
 
 
+def mean_radius(X: Array) -> float:
+    """The root of the mean squared distance of the rows to their mean; one if all are equal."""
+    xp = namespace(X)
+    largest = float(xp.max(xp.abs(X))) or 1.0  # squares of very large or small units
+    rows = xp.astype(X, xp.float64) / largest
+    rows = rows - xp.mean(rows, axis=0)
+    return largest * float(xp.sum(rows**2) / len(rows)) ** 0.5 or 1.0
+
+
 def rounding_of(euclidean: Array, Q: Array) -> Array:
     """The rounding error of squared distances under metrics of trace one, (q, c).
 
@@ -72,21 +81,23 @@ def local_pairs(Q: Array, weights: Array, M: Array, X: Array, candidates: Array)
     return xp.clip(result, 0.0, None)
 
 
-def grouped_pairs(Q: Array, M: Array, groups: Array, X: Array, candidates: Array) -> Array:
-    """(q_i - x_j)^T M_g (q_i - x_j) with g the group of x_j, for j in row i of candidates.
+def case_pairs(Q: Array, case_weights: Array, N: Array, X: Array, candidates: Array) -> Array:
+    """(q_i - x_j)^T (sum_c V_jc N_c) (q_i - x_j) for j in row i of candidates.
 
-    M are (m, d, d) metrics, groups (n,) integers.
+    The metrics are those of the cases x_j: (n, m') case weights V, (m', d, d) metrics N.
     """
-    result = np.empty(candidates.shape)
-    for block in row_blocks(len(Q), 2 * candidates.shape[1] * X.shape[1]):
+    xp = namespace(X)
+    N = xp.astype(N, xp.float64, copy=False)
+    result = xp.zeros(candidates.shape, dtype=xp.float64, device=device(X))
+    for block in row_blocks(len(Q), 2 * candidates.shape[1] * X.shape[1], X):
         difference = _differences(Q[block], X, candidates[block])
-        their_groups = groups[candidates[block]]
-        part = np.empty(their_groups.shape)
-        for group in np.unique(their_groups):
-            members = their_groups == group
-            part[members] = row_dot(difference[members] @ M[group], difference[members])
-        result[block] = part
-    return np.maximum(result, 0.0, out=result)
+        weights = case_weights[candidates[block]]
+        part = result[block]  # a view
+        for c in range(len(N)):
+            members = weights[:, :, c] != 0
+            near = difference[members]
+            part[members] += weights[:, :, c][members] * row_dot(near @ N[c, ...], near)
+    return xp.clip(result, 0.0, None)
 
 
 def combine_bases(weights: Array, M: Array) -> Array:

@@ -37,6 +37,8 @@ _PAIR_BLOCK = 8192
 _BLOCK_ELEMENTS = 2**19
 #: Up to this many features, the products of all bases are one product per block.
 _NARROW = 40
+#: Operations of a product below which the time of a call is that of its parts in Python.
+_SMALL = 2**23
 
 
 class Pairs(Protocol):
@@ -203,3 +205,121 @@ class PairOperator(Pairs):
             [np.flatnonzero(rows) if rows.mean() < 0.7 else slice(None) for rows in block.T]
             for block in ((used | reached)[rows] for rows in self._blocks)
         ]
+
+
+class SmallPairs(Pairs):
+    """The operator A of few pairs of few features, where calls cost more than operations.
+
+    The products (x_i - x_j) (x_i - x_j)^T are formed once, and A and its adjoint are one matrix
+    product each.
+
+    Parameters
+    ----------
+    X : (n, d) NumPy array
+    weights : (n_pairs, m) array, those of the metrics of every pair
+    pairs : (n_pairs, 2) integer array
+    """
+
+    def __init__(self, X: np.ndarray, weights: np.ndarray, pairs: np.ndarray) -> None:
+        self.X = X
+        self.team = SERIAL
+        self.n_bases = weights.shape[1]
+        self._weights = weights
+        difference = X[pairs[:, 0]] - X[pairs[:, 1]]
+        self._upper = np.triu_indices(X.shape[1])
+        first, second = self._upper
+        self._products = difference[:, first] * difference[:, second]
+        self._times = np.where(first == second, 1.0, 2.0)  # an entry stands for its mirror image
+
+    def astype(self, dtype: Any) -> "SmallPairs":
+        other = copy(self)
+        parts = (self.X, self._weights, self._products)
+        other.X, other._weights, other._products = (part.astype(dtype) for part in parts)
+        return other
+
+    def scatter(self, s: np.ndarray) -> np.ndarray:
+        d, (first, second) = self.X.shape[1], self._upper
+        sums = (self._weights * s[:, None].astype(self.X.dtype)).T @ self._products
+        result = np.empty((self.n_bases, d, d))
+        result[:, first, second] = result[:, second, first] = sums
+        return result
+
+    def distances(self, M: np.ndarray | PsdMatrices) -> np.ndarray:
+        matrices = as_psd_matrices(M).matrices
+        entries = (matrices[:, *self._upper] * self._times).astype(self.X.dtype)
+        return row_dot(self._products @ entries.T, self._weights).astype(np.float64)
+
+
+class TwoSidedPairs(Pairs):
+    """Metrics at both ends of a pair: M at the first, the query, and N at the second, the case.
+
+        (A (M, N))_p = sum_b W_ib D_p(M_b) + sum_c V_jc D_p(N_c)
+
+    with D_p(M) = (x_i - x_j)^T M (x_i - x_j). The second sum is the first one with the ends of the
+    pairs exchanged. M and N are one array of m + m' matrices.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    weights, case_weights : (n, m) and (n, m') arrays, W and V
+    pairs : (n_pairs, 2) integer NumPy array of rows (i, j)
+    team : threads that share the work
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        weights: Array,
+        case_weights: Array,
+        pairs: np.ndarray,
+        team: ThreadTeam = SERIAL,
+    ) -> None:
+        self._queries = PairOperator(X, weights, pairs, team)
+        self._cases = PairOperator(X, case_weights, np.ascontiguousarray(pairs[:, ::-1]), team)
+        self.X, self.team = self._queries.X, self._queries.team
+        self.n_bases = self._queries.n_bases + self._cases.n_bases
+
+    def astype(self, dtype: Any) -> "TwoSidedPairs":
+        other = copy(self)
+        other._queries, other._cases = self._queries.astype(dtype), self._cases.astype(dtype)
+        other.X = other._queries.X
+        return other
+
+    def scatter(self, s: Array) -> Array:
+        both = self._queries.scatter(s), self._cases.scatter(s)
+        return namespace(self.X).concat(both, axis=0)
+
+    def distances(self, M: Array | PsdMatrices) -> Array:
+        matrices, factors = as_psd_matrices(M)
+        m = self._queries.n_bases
+        first, second = slice(None, m), slice(m, None)
+        at_query, at_case = (
+            PsdMatrices(matrices[side, ...], None if factors is None else factors[side])
+            for side in (first, second)
+        )
+        return self._queries.distances(at_query) + self._cases.distances(at_case)
+
+
+def pair_operator(
+    X: Array,
+    weights: Array,
+    case_weights: Array | None,
+    pairs: np.ndarray,
+    team: ThreadTeam = SERIAL,
+) -> Pairs:
+    """The operator of metrics at the queries, or at the queries and the cases, by its size.
+
+    Parameters
+    ----------
+    X, weights, pairs, team : as in ``PairOperator``
+    case_weights : as in ``TwoSidedPairs``, or None
+    """
+    n_bases = weights.shape[1] + (0 if case_weights is None else case_weights.shape[1])
+    if not is_tensor(X) and len(pairs) * X.shape[1] ** 2 * n_bases <= _SMALL:
+        sides = [weights[pairs[:, 0]]]
+        if case_weights is not None:
+            sides.append(case_weights[pairs[:, 1]])
+        return SmallPairs(X, np.concatenate(sides, axis=1, dtype=X.dtype), pairs)
+    if case_weights is None:
+        return PairOperator(X, weights, pairs, team)
+    return TwoSidedPairs(X, weights, case_weights, pairs, team)

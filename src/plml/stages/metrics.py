@@ -22,7 +22,7 @@ from plml.backend.arrays import (
     total,
 )
 from plml.backend.threads import thread_team
-from plml.ops.pairs import PairOperator, Pairs
+from plml.ops.pairs import Pairs, pair_operator
 from plml.ops.projections import (
     PsdMatrices,
     as_psd_matrices,
@@ -242,6 +242,8 @@ def learn_metrics(
     solver: str,
     tol: float,
     max_iter: int,
+    case_weights: Array | None = None,
+    prior: Array | None = None,
     gamma: Array | None = None,
     callback: Callback | None = None,
     checkpoint: Checkpointer = NO_CHECKPOINT,
@@ -256,16 +258,22 @@ def learn_metrics(
     ----------
     X, weights : (n, d) and (n, m) arrays
     regularization, pull : alpha_1, alpha_2
+    case_weights : (n, m') array; the metrics N of the cases then follow those of the queries
+    prior : (d, d) array that the metric is drawn to; either side of two is drawn to its half
     gamma : (n_triplets,) array, a warm start
     """
     xp = namespace(X)
     # Distances do not depend on the origin; the mean keeps the products accurate.
     X = X - xp.astype(xp.mean(xp.astype(X, xp.float64), axis=0), X.dtype)
-    n_operations = weights.shape[0] * weights.shape[1] * X.shape[1] ** 2
     with thread_team() as threads:
-        pairs = PairOperator(xp.astype(X, xp.float64), weights, triplets.pairs, threads)
+        pairs = pair_operator(
+            xp.astype(X, xp.float64), weights, case_weights, triplets.pairs, threads
+        )
+        n_sides = 1 if case_weights is None else 2
+        center = None if prior is None else xp.stack([prior / n_sides] * pairs.n_bases)
+        n_operations = X.shape[0] * pairs.n_bases * X.shape[1] ** 2
         return certified_metrics(
-            MetricsDual(pairs, triplets, regularization, pull),
+            MetricsDual(pairs, triplets, regularization, pull, center),
             partial(_minimize, solver=solver, checkpoint=checkpoint),
             phases(xp, X.dtype, float(xp.max(xp.abs(X))), solver, tol, n_operations),
             X.dtype,

@@ -12,6 +12,7 @@ from plml.stages.approximate import neighbors_of
 from plml.stages.graph import graph_laplacian, local_scales, n_nearest, similarity_graph
 from plml.stages.metrics import Metrics, learn_metrics
 from plml.stages.pipeline import Prepared, Settings, SmoothWeighting, Stages, Weights
+from plml.stages.priors import prior_metric
 from plml.stages.triplets import Triplets, neighbor_triplets
 from plml.stages.weights import WeightProblem, learn_weights, row_terms
 
@@ -21,6 +22,7 @@ class OneMachine(Stages):
 
     def __init__(self, X: Array, y: np.ndarray, neighbor_search: str = "auto") -> None:
         self.X = X
+        self.y = y
         self.neighbors = neighbors_of(X, y, neighbor_search)
 
     @property
@@ -87,12 +89,18 @@ class OneMachine(Stages):
         callback: Callback,
         checkpoint: Checkpointer,
     ) -> Metrics:
+        weights, triplets = prepared.weights.weights, prepared.triplets
+        cases, prior = case_weights(settings.case_metrics, self.y, weights), None
+        if settings.prior is not None:
+            prior = prior_metric(settings.prior, self.X, self.y, triplets)
         return learn_metrics(
             self.X,
-            like(prepared.weights.weights, self.X, self.X.dtype),
-            prepared.triplets,
+            like(weights, self.X, self.X.dtype),
+            triplets,
             settings.regularization,
             settings.pull,
+            case_weights=None if cases is None else like(cases, self.X, self.X.dtype),
+            prior=prior,
             solver=settings.solver,
             tol=settings.tol,
             max_iter=settings.max_iter,
@@ -100,6 +108,20 @@ class OneMachine(Stages):
             callback=callback,
             checkpoint=checkpoint,
         )
+
+
+def case_weights(kind: str | None, y: np.ndarray, weights: Array) -> Array | None:
+    """V, the weights of the metrics N at the stored cases: their classes, or their own weights.
+
+    Parameters
+    ----------
+    kind : {"class", "local"} or None, where there are none
+    y : (n,) class codes
+    weights : (n, m) array, W
+    """
+    if kind is None:
+        return None
+    return np.eye(y.max() + 1)[y] if kind == "class" else weights
 
 
 def solved_weights(

@@ -7,7 +7,7 @@ it. The three ways to weigh the basis metrics are those of the paper: smoothly (
 (CBLML), and not at all (SML).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -40,6 +40,8 @@ class Settings:
     tol: float = 1e-3
     max_iter: int = 1000
     solver: str = "auto"
+    case_metrics: str | None = None  # "class" or "local": metrics at the stored cases as well
+    prior: str | None = None  # "identity" or "within"
 
 
 class Weights(NamedTuple):
@@ -68,6 +70,15 @@ class Learned(NamedTuple):
     weights: Weights
     metrics: Metrics
     recall: dict[str, float]
+
+    def in_units(self, unit: float) -> "Learned":
+        """What was learned of rows / unit, for the rows themselves."""
+        weights, metrics = self.weights, self.metrics
+        if weights.anchors is not None:
+            weights = weights._replace(anchors=weights.anchors * unit)
+        if weights.scales is not None:
+            weights = weights._replace(scales=weights.scales * unit)
+        return self._replace(weights=weights, metrics=metrics._replace(M=metrics.M / unit**2))
 
 
 class Stages(Protocol):
@@ -182,6 +193,16 @@ class SingleWeighting:
 
 
 Weighting = SmoothWeighting | ClusterWeighting | SingleWeighting
+
+
+def in_units(weighting: Weighting, settings: Settings, unit: float) -> tuple[Weighting, Settings]:
+    """The same problems for rows in which ``unit`` is the length that the parameters call one.
+
+    Stage 1 is quadratic in lengths, but for its smoothness; metrics are lengths to the power -2.
+    """
+    if isinstance(weighting, SmoothWeighting):
+        weighting = replace(weighting, smoothness=weighting.smoothness * unit**2)
+    return weighting, replace(settings, regularization=settings.regularization * unit**4)
 
 
 def learn(stages: Stages, weighting: Weighting, settings: Settings, run: Run) -> Learned:

@@ -3,13 +3,18 @@
 d^2_i(x_i, x_j) = x_i^T M_i x_i - <(2 M_i x_i, -W_i), (x_j, q_j)>,     q_jb = x_j^T M_b x_j
 
 X are the training instances, an (n, d) array, Q queries (q, d), weights (q, m) those of the
-queries, and M basis metrics (m, d, d).
+queries, and M basis metrics (m, d, d). Where the cases have metrics as well, N_j = sum_c V_jc N_c
+with case weights V (n, m') and case metrics N (m', d, d), the squared distance has a second part,
+
+    x^T N_j x - 2 x^T N_j x_j + x_j^T N_j x_j = -<(2 x, -p(x), -1), (N_j x_j, V_j, x_j^T N_j x_j)>
+
+with p_c(x) = x^T N_c x.
 """
 
 import numpy as np
 
-from plml.backend.arrays import Array, device, namespace, row_dot, segment_sum
-from plml.ops.distances import euclidean_pairs, grouped_pairs, local_pairs, measured
+from plml.backend.arrays import Array, device, like, namespace, on_host, row_dot, segment_sum
+from plml.ops.distances import case_pairs, euclidean_pairs, local_pairs, measured
 from plml.ops.hnsw import SPARE_CANDIDATES, NavigableGraph
 from plml.ops.reduction import EuclideanReduction
 from plml.ops.topk import InnerProductIndex, Measured, PairwiseDistances, row_blocks, sorted_prefix
@@ -44,6 +49,35 @@ def query_vectors(X: Array, weights: Array, M: Array) -> Array:
     return xp.concat([2.0 * MX, -xp.astype(weights, MX.dtype, copy=False)], axis=1)
 
 
+def two_sided_index_vectors(X: Array, M: Array, case_weights: Array, N: Array) -> Array:
+    """(x_j, q_j, N_j x_j, V_j, x_j^T N_j x_j), an (n, 2 d + m + m' + 1) array."""
+    xp, d = namespace(X), X.shape[1]
+    cases = query_vectors(X, case_weights, N)  # (2 N_j x_j, -V_j)
+    mapped = 0.5 * cases[:, :d]
+    square = row_dot(mapped, X)[:, None]
+    return xp.concat([index_vectors(X, M), mapped, -cases[:, d:], square], axis=1)
+
+
+def two_sided_query_vectors(X: Array, weights: Array, M: Array, N: Array) -> Array:
+    """(2 M(x) x, -w(x), 2 x, -p(x), -1), a (q, 2 d + m + m' + 1) array."""
+    xp, d = namespace(X), X.shape[1]
+    points = index_vectors(X, N)  # (x, p(x))
+    ones = xp.ones_like(points[:, :1])
+    return xp.concat(
+        [query_vectors(X, weights, M), 2.0 * points[:, :d], -points[:, d:], -ones], axis=1
+    )
+
+
+def _column_scales(vectors: Array, widths: tuple[int, ...]) -> Array:
+    """What brings groups of columns to the scale of the first one: that tightens the rounding
+    bound of their inner products.
+    """
+    largest = on_host(namespace(vectors).max(namespace(vectors).abs(vectors), axis=0))
+    sizes = [float(group.max()) for group in np.split(largest, np.cumsum(widths)[:-1])]
+    scales = [size / (sizes[0] or 1.0) or 1.0 for size in sizes]
+    return like(np.repeat(scales, widths), vectors)
+
+
 class LocalMetricIndex:
     """Training instances ready for exact search under the queries' local metrics.
 
@@ -56,17 +90,23 @@ class LocalMetricIndex:
         self.M = M
         self.center = xp.mean(xp.astype(X, xp.float64), axis=0)
         self._M64 = xp.astype(M, xp.float64)
+        self._traces = xp.sum(xp.linalg.diagonal(self._M64), axis=1)
         if squares is None:
-            vectors = index_vectors(X - self.center, self._M64)
+            vectors = self._vectors()
         else:
             vectors = xp.concat([X - self.center, squares], axis=1)
-        # The columns q_b get the scale of the others, which tightens the rounding bound.
-        d = X.shape[1]
-        sizes = [float(xp.max(xp.abs(part))) for part in (vectors[:, d:], vectors[:, :d])]
-        self.scale = sizes[0] / (sizes[1] or 1.0) or 1.0
-        vectors[:, d:] /= self.scale
-        self.index = InnerProductIndex(vectors)
-        self._traces = xp.sum(xp.linalg.diagonal(self._M64), axis=1)
+        self._scales = _column_scales(vectors, self._widths())
+        self.index = InnerProductIndex(vectors / self._scales)
+
+    def _widths(self) -> tuple[int, ...]:
+        """How many columns of the vectors are of one kind."""
+        return self.X.shape[1], len(self.M)
+
+    def _vectors(self) -> Array:
+        return index_vectors(self.X - self.center, self._M64)
+
+    def _query_vectors(self, Q: Array, weights: Array) -> Array:
+        return query_vectors(Q - self.center, weights, self._M64)
 
     def search(
         self, Q: Array, weights: Array, n_neighbors: int, own: Array | None = None
@@ -104,8 +144,7 @@ class LocalMetricIndex:
         self, Q: Array, weights: Array, n_neighbors: int
     ) -> tuple[Array, int, PairwiseDistances]:
         """The arguments of the index: query vectors, number of neighbours, exact distances."""
-        vectors = query_vectors(Q - self.center, weights, self._M64)
-        vectors[:, Q.shape[1] :] *= self.scale
+        vectors = self._query_vectors(Q, weights) * self._scales
 
         def distances(rows: Array, columns: Array) -> Measured:
             return self.distances(Q[rows], weights[rows], columns)
@@ -125,15 +164,56 @@ class LocalMetricIndex:
         )
 
 
+class TwoSidedIndex(LocalMetricIndex):
+    """Training instances ready for exact search where they have metrics of their own, too."""
+
+    def __init__(self, X: Array, M: Array, case_weights: Array, N: Array) -> None:
+        xp = namespace(X)
+        self.case_weights = xp.astype(case_weights, xp.float64, copy=False)
+        self.N = xp.astype(N, xp.float64, copy=False)
+        self._case_traces = self.case_weights @ xp.sum(xp.linalg.diagonal(self.N), axis=1)
+        super().__init__(X, M)
+
+    def _widths(self) -> tuple[int, ...]:
+        d = self.X.shape[1]
+        return d, len(self.M), d, len(self.N), 1
+
+    def _vectors(self) -> Array:
+        return two_sided_index_vectors(self.X - self.center, self._M64, self.case_weights, self.N)
+
+    def _query_vectors(self, Q: Array, weights: Array) -> Array:
+        return two_sided_query_vectors(Q - self.center, weights, self._M64, self.N)
+
+    def curved(self, weights: Array) -> Array:
+        """Where the metric does not vanish for all cases."""
+        xp = namespace(weights)
+        largest = xp.max(self._case_traces)
+        traces = xp.astype(weights, xp.float64, copy=False) @ self._traces + largest
+        return traces > VANISHING * (xp.max(self._traces) + largest)
+
+    def distances(self, Q: Array, weights: Array, columns: Array) -> Measured:
+        """As in ``LocalMetricIndex``."""
+        xp = namespace(Q)
+        traces = xp.astype(weights, xp.float64, copy=False) @ self._traces
+        squared = local_pairs(Q, weights, self.M, self.X, columns)
+        squared += case_pairs(Q, self.case_weights, self.N, self.X, columns)
+        return measured(
+            squared,
+            euclidean_pairs(Q, self.X, columns),
+            Q - self.center,
+            traces[:, None] + self._case_traces[columns],
+        )
+
+
 class ApproximateMetricIndex:
-    """``LocalMetricIndex`` by a walk along a navigable graph: fast, not exact.
+    """A ``LocalMetricIndex`` by a walk along a navigable graph: fast, not exact.
 
     The inner products become Euclidean distances in one more dimension. What the walk finds is
     measured exactly, so distances are right, but neighbours may be missed.
     """
 
-    def __init__(self, X: np.ndarray, M: np.ndarray) -> None:
-        self.exact = LocalMetricIndex(X, M)
+    def __init__(self, exact: LocalMetricIndex) -> None:
+        self.exact = exact
         vectors = self.exact.index.vectors
         self._reduction = EuclideanReduction().fit(vectors)
         self._graph = NavigableGraph(self._reduction.index_vectors(vectors))
@@ -170,14 +250,13 @@ class TrainingMetricIndex:
 
     def __init__(self, X: np.ndarray, groups: np.ndarray, M: np.ndarray) -> None:
         self.X = X
-        self.groups = groups
         self.M = M
         self.center = X.mean(axis=0, dtype=np.float64)
-        own = np.eye(len(M))[groups]
-        vectors = query_vectors(X - self.center, own, M.astype(np.float64))
+        self._own = np.eye(len(M))[groups]
+        vectors = query_vectors(X - self.center, self._own, M.astype(np.float64))
         square = 0.5 * np.einsum("nd,nd->n", vectors[:, : X.shape[1]], X - self.center)
         self.index = InnerProductIndex(np.column_stack([vectors, -square]))
-        self._traces = np.trace(M, axis1=1, axis2=2, dtype=np.float64)
+        self._traces = np.trace(M, axis1=1, axis2=2, dtype=np.float64)[groups]
 
     def search(
         self, Q: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
@@ -188,10 +267,10 @@ class TrainingMetricIndex:
 
         def distances(rows: np.ndarray, columns: np.ndarray) -> Measured:
             return measured(
-                grouped_pairs(Q[rows], self.M, self.groups, self.X, columns),
+                case_pairs(Q[rows], self._own, self.M, self.X, columns),
                 euclidean_pairs(Q[rows], self.X, columns),
                 Q[rows] - self.center,
-                self._traces[self.groups[columns]],
+                self._traces[columns],
             )
 
         return self.index.search(vectors, n_neighbors, distances, own)
@@ -264,11 +343,28 @@ def _take(own: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
     return None if own is None else own[mask]
 
 
-def vote(neighbor_labels: Array, n_classes: int) -> Array:
-    """The share of the neighbours in each class: (q, k) labels -> (q, n_classes) float64."""
+def vote(neighbor_labels: Array, n_classes: int, weights: Array | None = None) -> Array:
+    """The share of each class in the votes: (q, k) labels -> (q, n_classes) float64.
+
+    The (q, k) weights of the votes are one by default.
+    """
     xp, (n_queries, k) = namespace(neighbor_labels), neighbor_labels.shape
     place = device(neighbor_labels)
     flat = xp.arange(n_queries, device=place)[:, None] * n_classes + neighbor_labels
-    votes = xp.ones(n_queries * k, dtype=xp.float64, device=place)
-    counts = segment_sum(votes, xp.reshape(flat, (-1,)), n_queries * n_classes)
-    return xp.reshape(counts, (n_queries, n_classes)) / k
+    if weights is None:
+        weights = xp.ones((n_queries, k), dtype=xp.float64, device=place)
+    labels, votes = (xp.reshape(part, (-1,)) for part in (flat, weights))
+    sums = xp.reshape(segment_sum(votes, labels, n_queries * n_classes), (n_queries, n_classes))
+    return sums / xp.sum(weights, axis=1)[:, None]
+
+
+def inverse_distances(squared: Array) -> Array:
+    """The weights of votes by distance; neighbours at distance zero outvote all others.
+
+    The squared distances are a (q, k) array.
+    """
+    xp = namespace(squared)
+    here = squared == 0
+    somebody = xp.any(here, axis=1)[:, None]
+    weights = 1.0 / xp.sqrt(xp.where(here, xp.ones_like(squared), squared))
+    return xp.where(somebody, xp.astype(here, squared.dtype), weights)

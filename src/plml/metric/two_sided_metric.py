@@ -1,0 +1,85 @@
+"""A metric at the query and one at the stored case, M(x) + N_j, ready to be asked."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plml.backend.arrays import Array, like, on_host
+from plml.metric.basis_metric import BasisMetric
+from plml.metric.feature_split import feature_contributions, feature_importance
+from plml.ops.distances import combine_bases, local_pairs
+from plml.ops.span import inside, inward
+from plml.stages.search import (
+    TwoSidedIndex,
+    two_sided_index_vectors,
+    two_sided_query_vectors,
+)
+
+
+@dataclass(eq=False)
+class TwoSidedMetric(BasisMetric):
+    """d^2(x, x_j) = (x - x_j)^T (sum_b w_b(x) M_b + sum_c V_jc N_c) (x - x_j).
+
+    Where a case is wanted that is not a training row, its V is that of the nearest one.
+    """
+
+    case_weights: np.ndarray  # (n, m'), V
+    N: np.ndarray  # (m', d, d)
+
+    def matrix(self, Q: Array | None) -> Array:
+        """(q, d, d) metrics between a point and a case at the same place."""
+        weights = self.weights(Q)
+        at_query = combine_bases(weights, like(self.M, weights))
+        cases = self._case_weights_at(Q)
+        return at_query + like(combine_bases(cases, like(self.N, cases)), at_query)
+
+    def pair_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Squared distances from queries, the first rows, to cases, the second ones."""
+        rows = np.arange(len(second))[:, None]
+        cases = on_host(self._case_weights_at(second))
+        from_cases = local_pairs(second, cases, self.N, first, rows)[:, 0]
+        return super().pair_distances(first, second) + from_cases
+
+    def index_vectors(self) -> np.ndarray:
+        """(x_j, q_j, N_j x_j, V_j, x_j^T N_j x_j) of the training rows about their mean."""
+        X = self._about_the_mean(self.X)
+        return two_sided_index_vectors(X, self.M, self.case_weights, self.N)
+
+    def query_vectors(self, Q: Array | None) -> Array:
+        """(2 M(x) x, -w(x), 2 x, -p(x), -1) of points about the mean of the training rows."""
+        weights = self.weights(Q)
+        points = like(self._about_the_mean(self.X if Q is None else Q), weights)
+        return two_sided_query_vectors(
+            points, weights, like(self.M, weights), like(self.N, weights)
+        )
+
+    def split(self, Q: np.ndarray, weights: np.ndarray, cases: np.ndarray) -> np.ndarray:
+        """As in ``BasisMetric``."""
+        (n_queries, k), d = cases.shape, Q.shape[1]
+        rows = self.X[cases].reshape(-1, 1, d)
+        from_cases = feature_contributions(
+            np.repeat(Q, k, axis=0), rows, self.case_weights[cases.ravel()], self.N
+        )
+        return super().split(Q, weights, cases) + from_cases.reshape(n_queries, k, d)
+
+    def importance(self, weights: np.ndarray) -> np.ndarray:
+        """As in ``BasisMetric``, of the distance to an average case."""
+        at_query, at_case = (
+            np.diagonal(side, axis1=1, axis2=2).astype(np.float64) for side in (self.M, self.N)
+        )
+        average = self.case_weights.mean(axis=0, dtype=np.float64) @ at_case
+        spread = self.X.std(axis=0, dtype=np.float64)
+        return feature_importance(weights @ at_query + average, spread)
+
+    def _case_weights_at(self, Q: Array | None) -> Array:
+        """(q, m') weights of cases at given points, those of the training rows for None."""
+        if Q is None:
+            return self.case_weights
+        points = self._placed(Q)
+        nearest = self.indexes_on(points).euclidean_index.nearest(points, 1)[:, 0]
+        return like(self.case_weights, points)[nearest]
+
+    def _make_index(self, like_x: Array) -> TwoSidedIndex:
+        X = inside(self.X, self.span)
+        M, N = inward(self.M, self.span), inward(self.N, self.span)
+        return TwoSidedIndex(*(like(part, like_x) for part in (X, M, self.case_weights, N)))
