@@ -30,6 +30,7 @@ from plml.ops.projections import (
     project_psd,
     project_psd_by_sign,
     project_psd_factored,
+    without,
 )
 from plml.solvers.fista import fista
 from plml.solvers.problem import (
@@ -53,6 +54,8 @@ _SMALL = 2**25
 PATIENCE = 50
 #: Above this many features the matrix sign is faster than eigenvalues on a GPU.
 _SIGN_PAYS = 32
+#: Rounding error of a sum, relative to the sizes of its terms.
+_ROUNDING = 4.0 * sys.float_info.epsilon
 
 
 class MetricsDual:
@@ -183,10 +186,15 @@ class MetricsDual:
         return penalty + hinge + self.pull * pulled
 
     def certificate(self, gamma: Array, dtype: Any) -> tuple[Array, Array, Array]:
-        """The metrics of gamma in a dtype, the primal value of exactly these, and g(gamma)."""
+        """The metrics of gamma in a dtype, the primal value of exactly these, and g(gamma).
+
+        A metric that is no larger than the rounding of -K is zero.
+        """
         evaluation = self.evaluate(gamma)
-        found = evaluation.cache
-        xp = namespace(found.matrices)
+        xp = namespace(evaluation.cache.matrices)
+        rounding = _ROUNDING * self.scatter_sizes(gamma) / (2.0 * self.regularization)
+        traces = xp.sum(xp.linalg.diagonal(evaluation.cache.matrices), axis=1)
+        found = without(evaluation.cache, traces <= rounding)
         M = xp.astype(found.matrices, dtype)
         if dtype != xp.float64:  # the factors belong to the matrices before rounding
             found = xp.astype(M, xp.float64)
@@ -194,11 +202,20 @@ class MetricsDual:
 
     def scatter(self, gamma: Array) -> Array:
         """-K, an (m, d, d) array."""
-        return self.pairs.scatter(self._pushes(gamma) - self.pull * self._is_target)
+        return self.pairs.scatter(self._coefficients(gamma))
+
+    def scatter_sizes(self, gamma: Array) -> Array:
+        """(m,) sizes of the terms of -K before they cancel."""
+        assert isinstance(self.pairs, PairOperator)  # LMNN has a certificate of its own
+        return self.pairs.scatter_sizes(self._coefficients(gamma))
 
     def triplet_scatter(self, gamma: Array) -> Array:
         """sum_ijk gamma_ijk W_ib C_ijk, an (m, d, d) array."""
         return self.pairs.scatter(self._pushes(gamma))
+
+    def _coefficients(self, gamma: Array) -> Array:
+        """s_ij and s_ik of all pairs."""
+        return self._pushes(gamma) - self.pull * self._is_target
 
     def _pushes(self, gamma: Array) -> Array:
         """How much the triplets push every pair apart, less how much they pull it together."""
