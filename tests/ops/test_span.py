@@ -5,6 +5,7 @@ import pytest
 
 from backend_devices import DEVICES
 from plml.backend.arrays import on_host, to_device
+from plml.ops.distances import rounding_of
 from plml.ops.span import span_of
 
 
@@ -51,3 +52,22 @@ def test_a_column_in_other_units_is_not_lost(rng, unit):
 def test_more_columns_than_rows(rng):
     span = span_of(rng.normal(size=(10, 200)))
     assert span.basis.shape == (200, 9)
+
+
+def test_ties_are_ties_in_the_span(rng):
+    """Distances of whole and half numbers are exact; in the span equal ones differ by rounding."""
+    for _ in range(100):
+        A = rng.integers(-5, 6, size=(40, int(rng.integers(1, 6))))
+        X = np.hstack([A] * int(rng.integers(2, 9))).astype(float)
+        Q = 0.5 * (X[rng.integers(0, 40, size=20)] + X[rng.integers(0, 40, size=20)])
+        span = span_of(X)
+        rows, queries = span.coordinates(X), span.coordinates(Q)
+        squared = ((queries[:, None] - rows) ** 2).sum(axis=2)
+        rounding = rounding_of(squared, queries - rows.mean(axis=0))
+        exact = ((Q[:, None] - X) ** 2).sum(axis=2)
+        order = np.argsort(exact, axis=1, kind="stable")
+        exact, squared, rounding = (
+            np.take_along_axis(part, order, axis=1) for part in (exact, squared, rounding)
+        )
+        ties = np.diff(exact, axis=1) == 0.0
+        assert (np.abs(np.diff(squared, axis=1)) <= rounding[:, 1:])[ties].all()
