@@ -56,6 +56,8 @@ PATIENCE = 50
 _SIGN_PAYS = 32
 #: Rounding error of a sum, relative to the sizes of its terms.
 _ROUNDING = 4.0 * sys.float_info.epsilon
+#: Relative difference of objectives that does not matter.
+_NO_WORSE = 1e-9
 
 
 class MetricsDual:
@@ -188,17 +190,29 @@ class MetricsDual:
     def certificate(self, gamma: Array, dtype: Any) -> tuple[Array, Array, Array]:
         """The metrics of gamma in a dtype, the primal value of exactly these, and g(gamma).
 
-        A metric that is no larger than the rounding of -K is zero.
+        Metrics no larger than the rounding of -K are zero, unless the primal is worse without them.
         """
         evaluation = self.evaluate(gamma)
-        xp = namespace(evaluation.cache.matrices)
+        found = evaluation.cache
+        M, primal = self._rounded(found, dtype)
+        xp = namespace(found.matrices)
         rounding = _ROUNDING * self.scatter_sizes(gamma) / (2.0 * self.regularization)
-        traces = xp.sum(xp.linalg.diagonal(evaluation.cache.matrices), axis=1)
-        found = without(evaluation.cache, traces <= rounding)
+        traces = xp.sum(xp.linalg.diagonal(found.matrices), axis=1)
+        noise = (traces > 0.0) & (traces <= rounding)
+        if xp.any(noise):
+            rest, its_primal = self._rounded(without(found, noise), dtype)
+            if its_primal <= (1.0 + _NO_WORSE) * primal:
+                M, primal = rest, its_primal
+        return M, primal, evaluation.value
+
+    def _rounded(self, found: PsdMatrices, dtype: Any) -> tuple[Array, Array]:
+        """Metrics in a dtype, and the primal value of exactly these."""
+        xp = namespace(found.matrices)
         M = xp.astype(found.matrices, dtype)
-        if dtype != xp.float64:  # the factors belong to the matrices before rounding
-            found = xp.astype(M, xp.float64)
-        return M, self.primal(found), evaluation.value
+        if dtype == xp.float64:
+            return M, self.primal(found)
+        # The factors belong to the matrices before rounding.
+        return M, self.primal(xp.astype(M, xp.float64))
 
     def scatter(self, gamma: Array) -> Array:
         """-K, an (m, d, d) array."""
