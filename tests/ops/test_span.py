@@ -6,7 +6,7 @@ import pytest
 from backend_devices import DEVICES
 from plml.backend.arrays import on_host, to_device
 from plml.ops.distances import rounding_of
-from plml.ops.span import span_of
+from plml.ops.span import Span, span_of
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -71,3 +71,15 @@ def test_ties_are_ties_in_the_span(rng):
         )
         ties = np.diff(exact, axis=1) == 0.0
         assert (np.abs(np.diff(squared, axis=1)) <= rounding[:, 1:])[ties].all()
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e-9, 1.0, 1e9])
+def test_coordinates_are_right_to_the_last_digit_in_any_company(rng, unit):
+    X = unit * np.hstack([rng.normal(size=(50, 30)) * 10.0 ** rng.integers(-3, 4, size=30)] * 9)
+    center, basis = X.mean(axis=0), np.linalg.qr(rng.normal(size=(270, 30)))[0]
+    Z = Span(center, basis).coordinates(X)
+    alone = np.concatenate([Span(center, basis).coordinates(row[None]) for row in X])
+    np.testing.assert_array_equal(Z, alone)
+    exact = ((X - center).astype(np.longdouble) @ basis).astype(float)
+    size = np.linalg.norm(X - center, axis=1, keepdims=True)
+    assert (np.abs(Z - exact) <= 2e-17 * size + np.spacing(np.abs(exact))).all()

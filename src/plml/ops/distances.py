@@ -10,15 +10,14 @@ from plml.backend.arrays import Array, device, like, namespace, row_dot
 from plml.ops.projections import psd_factor
 from plml.ops.topk import Measured, row_blocks
 
-#: Rounding error of a coordinate near one; in the span of the rows it is a product, which loses
-#: more than the last digit.
-_ULPS = 16.0 * float(np.finfo(np.float64).eps)
+#: Rounding error of a difference of two numbers near one, each a few half units in the last place.
+_ULPS = 6.0 * float(np.finfo(np.float64).eps)
 
 
 def rounding_of(euclidean: Array, Q: Array) -> Array:
     """The rounding error of squared distances under metrics of trace one, (q, c).
 
-    The coordinates are known to their last digits, and so are the terms of the sum
+    The coordinates are known to their last digit, and so are the terms of the sum
     (q_i - x_j)^T M_i (q_i - x_j) <= tr(M_i) ||q_i - x_j||^2; errors of d terms grow as sqrt(d).
 
     Parameters
