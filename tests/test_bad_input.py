@@ -117,6 +117,14 @@ REFUSED = {
         labels(lambda y: np.array(["a", None, "b"], object)[y]),
         r"NoneType|contains NaN|missing",
     ),
+    "missing label in a list": (
+        labels(lambda y: [None, *(f"kind {label}" for label in y[1:])]),
+        "contains NaN: missing labels, the first in row 0; drop these rows",
+    ),
+    "missing date for a label": (
+        labels(lambda y: np.array(["2020-01-01", "2021-01-01", "NaT"], "datetime64[D]")[y]),
+        "contains NaN: missing labels, the first in row",
+    ),
     "masked labels": (
         labels(lambda y: np.ma.masked_equal(y, 0)),
         "y is a masked array, and masked entries are missing labels; drop these rows",

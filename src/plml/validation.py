@@ -20,8 +20,7 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
     X, y = (on_host(part) if is_tensor(part) else part for part in (X, y))
     check_kinds(X, names)
     check_labels(y)
-    if getattr(y, "dtype", None) in FLOAT_TYPES:
-        _check_present(np.isnan(y))
+    _check_present(missing_labels(y))
     with _naming_the_column(X, names):
         X, y = validate_data(
             estimator, X, y, dtype=FLOAT_TYPES, ensure_min_samples=2, ensure_all_finite=False
@@ -177,6 +176,21 @@ def check_labels(y: Any) -> None:
         )
     if str(getattr(y, "dtype", "")).startswith("string"):
         _check_present(y.isna())
+
+
+def missing_labels(y: Any) -> np.ndarray:
+    """A mask of the labels that are None, NaN, NaT or what pandas calls missing."""
+    if hasattr(y, "isna"):
+        return np.asarray(y.isna())
+    labels = np.asarray(y)
+    if labels.dtype != object:
+        return np.asarray(labels != labels)
+    # What pandas calls missing is not even equal to itself in a way that can be asked for.
+    found = [
+        label is None or type(label).__name__ == "NAType" or bool(label != label)
+        for label in (labels.ravel() if labels.ndim else ())
+    ]
+    return np.array(found, dtype=bool)
 
 
 def _check_present(missing: Any) -> None:

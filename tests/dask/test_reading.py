@@ -7,7 +7,6 @@ import pytest
 from cluster_at_once import ClusterAtOnce
 from plml.dask.reading import (
     Block,
-    _any_missing,
     _classes,
     _numbered,
     _read,
@@ -15,6 +14,7 @@ from plml.dask.reading import (
     _survey,
     row_blocks,
 )
+from plml.validation import missing_labels
 
 
 @pytest.mark.parametrize("sizes", [[4, 4, 2], [1, 0, 9], [10]])
@@ -36,7 +36,7 @@ def test_labels_in_blocks_of_other_sizes(sizes):
     ],
 )
 def test_missing_labels(labels, missing):
-    assert _any_missing(np.asarray(labels)) is missing
+    assert missing_labels(np.asarray(labels)).any() == missing
 
 
 def test_a_block_says_what_it_holds():

@@ -73,6 +73,7 @@ def test_value_gap_and_certificate(both):
     )
     hinge = sum(slack.hinge for slack in slacks)
     assert there.gap_of(value, hinge) == pytest.approx(float(here.gap(gamma, truth, gradient)))
+    np.testing.assert_allclose(there.scatter_sizes(points), here.scatter_sizes(gamma))
     for dtype in (np.float32, np.float64):
         M, primal, dual = there.certificate(points, dtype)
         assert M.dtype == dtype

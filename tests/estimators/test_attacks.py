@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from every_estimator import ESTIMATORS
-from plml import CBLML, GLML, LMNN, PLML, SML, KernelSVM
+from plml import CBLML, DANN, GLML, LMNN, PLML, SML, KernelSVM
 
 WITH_NEIGHBORS = [name for name in ESTIMATORS if name != "KernelSVM"]
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -119,3 +119,15 @@ def test_decisions_predictions_and_shares_agree(rng):
     predicted = model.predict(Q)
     np.testing.assert_array_equal(predicted, model.decision_function(Q) > 0)
     np.testing.assert_array_equal(predicted, model.predict_proba(Q).argmax(axis=1))
+
+
+@pytest.mark.parametrize("change", [{"epsilon": 50.0}, {"n_iterations": 3}])
+def test_parameters_set_after_a_fit_mean_the_same_to_a_copy(data, rng, change):
+    """A model that was asked before answers as one that comes out of a file."""
+    X, y = data
+    model, Q = DANN().fit(X, y ^ (rng.uniform(size=60) < 0.3)), rng.normal(size=(200, 3))
+    before = model.kneighbors(Q, 1)[0]
+    model.set_params(**change)
+    after = model.kneighbors(Q, 1)[0]
+    assert (before != after).any()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).kneighbors(Q, 1)[0], after)

@@ -25,6 +25,12 @@ def ties(rng):
     return X, rng.integers(0, 3, size=120), rng.integers(0, 3, size=(60, 3)) + 0.5
 
 
+def line(rng):
+    """Queries half way between rows of a straight line, which is one dimension of three."""
+    X = np.repeat(np.arange(27.0), 3).reshape(27, 3)
+    return X, rng.integers(0, 3, size=27), X + 0.5
+
+
 def coincident(rng):
     """All points are the same."""
     return np.ones((40, 3)), np.arange(40) % 2, np.ones((40, 3))
@@ -40,7 +46,7 @@ def wide(rng):
     return rng.normal(size=(30, 60)), np.arange(30) % 3, rng.normal(size=(40, 60))
 
 
-@pytest.mark.parametrize("data", [rank_deficient, ties, coincident, iris, wide])
+@pytest.mark.parametrize("data", [rank_deficient, ties, line, coincident, iris, wide])
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_one_by_one_and_in_any_company(rng, name, data):
     X, y, Q = data(rng)

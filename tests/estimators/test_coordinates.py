@@ -128,6 +128,29 @@ def test_a_metric_that_vanishes_says_so_in_any_coordinates(rng, name):
             np.testing.assert_array_equal(model.predict(queries), euclidean)
 
 
+@pytest.mark.parametrize("name", ["SML", "PLML", "CBLML"])
+def test_a_metric_whose_terms_cancel_vanishes_in_any_coordinates(name):
+    """One-hot columns: pushes and pulls cancel, and what is left is their rounding, no metric."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X, y = rng.integers(0, 2, size=(60, 2)).astype(float), np.arange(60) % 3
+        for rows in (X, one_hot(X), embedded(one_hot(X))):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                traces = np.trace(ESTIMATORS[name]().fit(rows, y).basis_metrics_, 0, 1, 2)
+            np.testing.assert_array_equal(traces > 0.0, traces > 1e-9)
+
+
+def test_a_small_metric_that_matters_is_kept(rng):
+    """Columns in units far apart: the metric is smaller than the rounding, and still the answer."""
+    y = np.arange(90) % 3
+    X, Q = (
+        np.column_stack([4e6 * rng.normal(size=(90, 2)), y + 0.25 * rng.normal(size=90)])
+        for _ in range(2)
+    )
+    assert SML().fit(X, y).score(Q, y) > 0.9
+
+
 def test_metrics_and_anchors_are_in_the_coordinates_of_the_data(tables):
     X, y, Q = tables["iris"]
     basis = np.linalg.qr(np.random.default_rng(1).normal(size=(11, 4)))[0]

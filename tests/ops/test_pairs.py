@@ -40,6 +40,14 @@ def test_scatter_against_a_naive_loop(problem):
     np.testing.assert_allclose(PairOperator(X, W, pairs).scatter(s), expected, atol=1e-9)
 
 
+def test_sizes_of_the_terms_of_a_scatter(problem):
+    X, W, pairs, M, s = problem
+    expected = np.zeros(len(M))
+    for (i, j), coefficient in zip(pairs, s, strict=True):
+        expected += W[i] * abs(coefficient) * (X[i] @ X[i] + X[j] @ X[j])
+    np.testing.assert_allclose(PairOperator(X, W, pairs).scatter_sizes(s), expected)
+
+
 def test_scatter_is_the_adjoint_of_distances(problem):
     X, W, pairs, M, s = problem
     operator = PairOperator(X, W, pairs)

@@ -13,6 +13,7 @@ from plml.ops.projections import (
     project_simplex,
     project_simplex_from,
     psd_factor,
+    without,
 )
 
 matrices = hnp.arrays(
@@ -121,3 +122,13 @@ def test_factors_of_large_projections(rng, d):
             np.testing.assert_allclose(L @ L.T, truth, atol=1e-10)
     np.testing.assert_allclose(project_psd(S), found.matrices)
     np.testing.assert_allclose(project_psd(S[0]), found.matrices[0])
+
+
+@pytest.mark.parametrize("d", [4, 40])
+def test_matrices_that_are_gone(rng, d):
+    A = rng.normal(size=(3, d, d))
+    found = without(project_psd_factored(A + A.swapaxes(1, 2)), np.array([False, True, False]))
+    np.testing.assert_array_equal(found.matrices.any(axis=(1, 2)), [True, False, True])
+    if found.factors is not None:
+        for L, M in zip(found.factors, found.matrices, strict=True):
+            np.testing.assert_allclose(L @ L.T, M, atol=1e-12)

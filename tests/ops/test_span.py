@@ -5,7 +5,8 @@ import pytest
 
 from backend_devices import DEVICES
 from plml.backend.arrays import on_host, to_device
-from plml.ops.span import span_of
+from plml.ops.distances import rounding_of
+from plml.ops.span import Span, span_of
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -51,3 +52,34 @@ def test_a_column_in_other_units_is_not_lost(rng, unit):
 def test_more_columns_than_rows(rng):
     span = span_of(rng.normal(size=(10, 200)))
     assert span.basis.shape == (200, 9)
+
+
+def test_ties_are_ties_in_the_span(rng):
+    """Distances of whole and half numbers are exact; in the span equal ones differ by rounding."""
+    for _ in range(100):
+        A = rng.integers(-5, 6, size=(40, int(rng.integers(1, 6))))
+        X = np.hstack([A] * int(rng.integers(2, 9))).astype(float)
+        Q = 0.5 * (X[rng.integers(0, 40, size=20)] + X[rng.integers(0, 40, size=20)])
+        span = span_of(X)
+        rows, queries = span.coordinates(X), span.coordinates(Q)
+        squared = ((queries[:, None] - rows) ** 2).sum(axis=2)
+        rounding = rounding_of(squared, queries - rows.mean(axis=0))
+        exact = ((Q[:, None] - X) ** 2).sum(axis=2)
+        order = np.argsort(exact, axis=1, kind="stable")
+        exact, squared, rounding = (
+            np.take_along_axis(part, order, axis=1) for part in (exact, squared, rounding)
+        )
+        ties = np.diff(exact, axis=1) == 0.0
+        assert (np.abs(np.diff(squared, axis=1)) <= rounding[:, 1:])[ties].all()
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e-9, 1.0, 1e9])
+def test_coordinates_are_right_to_the_last_digit_in_any_company(rng, unit):
+    X = unit * np.hstack([rng.normal(size=(50, 30)) * 10.0 ** rng.integers(-3, 4, size=30)] * 9)
+    center, basis = X.mean(axis=0), np.linalg.qr(rng.normal(size=(270, 30)))[0]
+    Z = Span(center, basis).coordinates(X)
+    alone = np.concatenate([Span(center, basis).coordinates(row[None]) for row in X])
+    np.testing.assert_array_equal(Z, alone)
+    exact = ((X - center).astype(np.longdouble) @ basis).astype(float)
+    size = np.linalg.norm(X - center, axis=1, keepdims=True)
+    assert (np.abs(Z - exact) <= 2e-17 * size + np.spacing(np.abs(exact))).all()

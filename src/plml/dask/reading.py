@@ -18,6 +18,7 @@ from plml.validation import (
     column_names,
     finite,
     largest_safe,
+    missing_labels,
     numbers,
     safe_floats,
 )
@@ -194,23 +195,13 @@ def _survey(block: Block | str, names: np.ndarray | None) -> _Survey | str:
         X = finite(block.X, names)
         if block.X.dtype == np.float64:
             safe_floats(X, names)
-        if _any_missing(block.codes):
+        if missing_labels(block.codes).any():
             raise ValueError("Input y contains NaN")
         labels, counts = np.unique(block.codes, return_counts=True)
     except (ValueError, TypeError) as error:
         return str(error)
     low, high = X.min(axis=0, initial=np.inf), X.max(axis=0, initial=-np.inf)
     return _Survey(len(X), X.sum(axis=0, dtype=np.float64), low, high, labels, counts)
-
-
-def _any_missing(labels: np.ndarray) -> bool:
-    if labels.dtype != object:
-        return bool(np.any(labels != labels))
-    # What pandas calls missing is not even equal to itself in a way that can be asked for.
-    return any(
-        label is None or type(label).__name__ == "NAType" or label != label
-        for label in labels.ravel()
-    )
 
 
 def _classes(surveys: list[_Survey]) -> tuple[np.ndarray, np.ndarray]:

@@ -93,6 +93,10 @@ class ShardedDual(MetricsDual):
         """Of all shards, for the certificates of the iterations."""
         return self._sum_of(_target_scatter)
 
+    def scatter_sizes(self, points: list[Future]) -> np.ndarray:
+        """Of all shards."""
+        return self._sum_of(_scatter_sizes, points)
+
     def losses(self, M: np.ndarray | PsdMatrices) -> tuple[float, float]:
         """Of all shards."""
         known = self.dtype, sent(self.cluster, as_psd_matrices(M))
@@ -164,6 +168,10 @@ def _target_scatter(dual: MetricsDual, dtype: Any) -> np.ndarray:
 
 def _triplet_scatter(dual: MetricsDual, dtype: Any) -> np.ndarray:
     return dual.iterating(dtype).triplet_scatter(dual.constant(1.0))
+
+
+def _scatter_sizes(dual: MetricsDual, point: Point, dtype: Any) -> np.ndarray:
+    return dual.iterating(dtype).scatter_sizes(point.x)
 
 
 def _constant(dual: MetricsDual, value: float) -> Point:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
@@ -69,6 +70,9 @@ class DANN(NeighborClassifier):
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         asked = max(len(X) // 5, 50) if self.n_local is None else self.n_local
         self.n_local_ = min(asked, len(X) - 1)
+
+    def _metric_parameters(self) -> tuple[Any, ...]:
+        return *super()._metric_parameters(), self.epsilon, self.n_iterations
 
     def _make_metric(self) -> QueryMetric:
         index = OwnMetricIndex(inside(self._fit_X, self._span))

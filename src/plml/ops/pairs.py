@@ -26,6 +26,7 @@ from plml.backend.arrays import (
     like,
     namespace,
     row_dot,
+    segment_sum,
     share_of_memory,
     team_for,
 )
@@ -122,6 +123,15 @@ class PairOperator(Pairs):
             for (b, _), part in zip(self._pieces, parts, strict=True):
                 G[b, ...] += part
         return G + xp.matrix_transpose(G)
+
+    def scatter_sizes(self, s: Array) -> Array:
+        """sum_p W_ib |s_p| (||x_i||^2 + ||x_j||^2), (m,): A* s is rounded at this scale."""
+        xp, s = namespace(self.X), namespace(s).abs(s)
+        entries = self._edges.entries(s, self.X.dtype)
+        out_edges = segment_sum(s, self._ends[0], len(self.X))[:, None] * self.weights
+        in_edges = self._edges.transposed_product(s, entries, self.weights)
+        sizes = xp.astype(row_dot(self.X, self.X), xp.float64)
+        return sizes @ xp.astype(out_edges + in_edges, xp.float64)
 
     def distances(self, M: Array | PsdMatrices) -> Array:
         xp = namespace(self.X)

@@ -100,6 +100,16 @@ class PsdMatrices(NamedTuple):
     factors: list[np.ndarray] | None = None  # (d, rank_b)
 
 
+def without(found: PsdMatrices, gone: Array) -> PsdMatrices:
+    """The same matrices, those marked in ``gone``, an (m,) mask, replaced by zero."""
+    xp = namespace(found.matrices)
+    matrices = xp.where(gone[:, None, None], xp.zeros_like(found.matrices), found.matrices)
+    if found.factors is None:
+        return PsdMatrices(matrices)
+    pairs = zip(found.factors, gone, strict=True)
+    return PsdMatrices(matrices, [L[:, :0] if zero else L for L, zero in pairs])
+
+
 def as_psd_matrices(M: Array | PsdMatrices) -> PsdMatrices:
     """Matrices with their factors, or without where they have none."""
     return M if isinstance(M, PsdMatrices) else PsdMatrices(M)

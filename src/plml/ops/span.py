@@ -6,6 +6,7 @@ orthonormal basis of these directions, and so is every problem of this library, 
 certificate: in that basis the cost depends on the number of directions, not of features.
 """
 
+from math import ceil, log2
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from plml.ops.topk import row_blocks
 
 #: Correlation matrices whose least eigenvalue is smaller are examined more closely.
 _SUSPICIOUS = 1e-9
+#: Below it digits are lost, and nothing is cut off.
+_TINY = 1e-250
 
 
 class Span(NamedTuple):
@@ -28,7 +31,7 @@ class Span(NamedTuple):
         """(n, d) points -> (n, r), in the dtype of the points."""
         xp = namespace(X)
         center, basis = (like(part, X, xp.float64) for part in self)
-        return xp.astype((X - center) @ basis, X.dtype)
+        return xp.astype(_accurate_product(X - center, basis), X.dtype)
 
     def points(self, Z: np.ndarray) -> np.ndarray:
         """(n, r) coordinates -> (n, d)."""
@@ -86,6 +89,34 @@ def span_of(X: Array) -> Span | None:
     basis = np.zeros((d, rank))
     basis[varies] = directions[:rank].T
     return Span(center, basis)
+
+
+def _accurate_product(A: Array, B: Array) -> Array:
+    """A @ B to the last digit, (n, d) and (d, r): a row does not depend on the others.
+
+    Both factors are cut into parts of so few digits that products of the leading parts are exact,
+    in whatever order they are summed; the rounding of the others is far below the last digit.
+    """
+    bits = (52 - ceil(log2(A.shape[1] + 1))) // 2
+    A1, A2, A3 = _parts(A, bits, axis=1)
+    B1, B2, B3 = _parts(B, bits, axis=0)
+    rest = A1 @ B3 + A2 @ (B2 + B3) + A3 @ B
+    return A1 @ B1 + ((A1 @ B2 + A2 @ B1) + rest)
+
+
+def _parts(A: Array, bits: int, axis: int) -> tuple[Array, Array, Array]:
+    """A as a sum: twice the next bits of the largest entry along an axis, then what is left."""
+    leading, left = _leading(A, bits, axis)
+    return leading, *_leading(left, bits, axis)
+
+
+def _leading(A: Array, bits: int, axis: int) -> tuple[Array, Array]:
+    xp = namespace(A)
+    largest = xp.max(xp.abs(A), axis=axis, keepdims=True)
+    largest = xp.where(largest > _TINY, largest, xp.ones_like(largest))
+    unit = 2.0 ** (xp.ceil(xp.log2(largest)) - bits)
+    leading = xp.round(A / unit) * unit
+    return leading, A - leading
 
 
 def _scatter(X: Array, center: Array) -> Array:

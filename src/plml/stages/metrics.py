@@ -30,6 +30,7 @@ from plml.ops.projections import (
     project_psd,
     project_psd_by_sign,
     project_psd_factored,
+    without,
 )
 from plml.solvers.fista import fista
 from plml.solvers.problem import (
@@ -53,6 +54,10 @@ _SMALL = 2**25
 PATIENCE = 50
 #: Above this many features the matrix sign is faster than eigenvalues on a GPU.
 _SIGN_PAYS = 32
+#: Rounding error of a sum, relative to the sizes of its terms.
+_ROUNDING = 4.0 * sys.float_info.epsilon
+#: Relative difference of objectives that does not matter.
+_NO_WORSE = 1e-9
 
 
 class MetricsDual:
@@ -183,22 +188,48 @@ class MetricsDual:
         return penalty + hinge + self.pull * pulled
 
     def certificate(self, gamma: Array, dtype: Any) -> tuple[Array, Array, Array]:
-        """The metrics of gamma in a dtype, the primal value of exactly these, and g(gamma)."""
+        """The metrics of gamma in a dtype, the primal value of exactly these, and g(gamma).
+
+        Metrics no larger than the rounding of -K are zero, unless the primal is worse without them.
+        """
         evaluation = self.evaluate(gamma)
         found = evaluation.cache
+        M, primal = self._rounded(found, dtype)
+        xp = namespace(found.matrices)
+        rounding = _ROUNDING * self.scatter_sizes(gamma) / (2.0 * self.regularization)
+        traces = xp.sum(xp.linalg.diagonal(found.matrices), axis=1)
+        noise = (traces > 0.0) & (traces <= rounding)
+        if xp.any(noise):
+            rest, its_primal = self._rounded(without(found, noise), dtype)
+            if its_primal <= (1.0 + _NO_WORSE) * primal:
+                M, primal = rest, its_primal
+        return M, primal, evaluation.value
+
+    def _rounded(self, found: PsdMatrices, dtype: Any) -> tuple[Array, Array]:
+        """Metrics in a dtype, and the primal value of exactly these."""
         xp = namespace(found.matrices)
         M = xp.astype(found.matrices, dtype)
-        if dtype != xp.float64:  # the factors belong to the matrices before rounding
-            found = xp.astype(M, xp.float64)
-        return M, self.primal(found), evaluation.value
+        if dtype == xp.float64:
+            return M, self.primal(found)
+        # The factors belong to the matrices before rounding.
+        return M, self.primal(xp.astype(M, xp.float64))
 
     def scatter(self, gamma: Array) -> Array:
         """-K, an (m, d, d) array."""
-        return self.pairs.scatter(self._pushes(gamma) - self.pull * self._is_target)
+        return self.pairs.scatter(self._coefficients(gamma))
+
+    def scatter_sizes(self, gamma: Array) -> Array:
+        """(m,) sizes of the terms of -K before they cancel."""
+        assert isinstance(self.pairs, PairOperator)  # LMNN has a certificate of its own
+        return self.pairs.scatter_sizes(self._coefficients(gamma))
 
     def triplet_scatter(self, gamma: Array) -> Array:
         """sum_ijk gamma_ijk W_ib C_ijk, an (m, d, d) array."""
         return self.pairs.scatter(self._pushes(gamma))
+
+    def _coefficients(self, gamma: Array) -> Array:
+        """s_ij and s_ik of all pairs."""
+        return self._pushes(gamma) - self.pull * self._is_target
 
     def _pushes(self, gamma: Array) -> Array:
         """How much the triplets push every pair apart, less how much they pull it together."""
