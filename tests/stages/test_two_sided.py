@@ -237,3 +237,15 @@ class TestSearch:
         _, found = TwoSidedIndex(X, 0.0 * M, V, N).search(Q, w, 3)
         cases = [[judge.local_distance(q, X[j], V[j], N) for j in range(60)] for q in Q]
         np.testing.assert_array_equal(found, np.argsort(cases, axis=1)[:, :3])
+
+
+def test_terms_are_as_large_as_the_scatter_is_rounded(pairs_problem):
+    X, W, V, pairs, _, s = pairs_problem
+    difference, ends = X[pairs[:, 0]] - X[pairs[:, 1]], X[pairs]
+    weights = np.hstack([W[pairs[:, 0]], V[pairs[:, 1]]])
+    for operator, squares in zip(
+        operators(X, W, V, pairs),
+        ((ends**2).sum(axis=(1, 2)), (difference**2).sum(axis=1)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(operator.scatter_sizes(s), (np.abs(s) * squares) @ weights)

@@ -55,6 +55,10 @@ class Pairs(Protocol):
     def scatter(self, s: Array) -> Array:
         """A* s, an (m, d, d) float64 array, for s of shape (n_pairs,)."""
 
+    def scatter_sizes(self, s: Array) -> Array:
+        """(m,) sizes of the terms of A* s, which is rounded at this scale; zero if unknown."""
+        return namespace(s).zeros(self.n_bases, dtype=s.dtype, device=device(s))
+
     def distances(self, M: Array | PsdMatrices) -> Array:
         """A M, an (n_pairs,) float64 array, for M of shape (m, d, d)."""
 
@@ -125,7 +129,7 @@ class PairOperator(Pairs):
         return G + xp.matrix_transpose(G)
 
     def scatter_sizes(self, s: Array) -> Array:
-        """sum_p W_ib |s_p| (||x_i||^2 + ||x_j||^2), (m,): A* s is rounded at this scale."""
+        """sum_p W_ib |s_p| (||x_i||^2 + ||x_j||^2)."""
         xp, s = namespace(self.X), namespace(s).abs(s)
         entries = self._edges.entries(s, self.X.dtype)
         out_edges = segment_sum(s, self._ends[0], len(self.X))[:, None] * self.weights
@@ -254,6 +258,11 @@ class SmallPairs(Pairs):
         result[:, first, second] = result[:, second, first] = sums
         return result
 
+    def scatter_sizes(self, s: np.ndarray) -> np.ndarray:
+        """sum_p W_pb |s_p| ||x_i - x_j||^2."""
+        squares = self._products[:, self._times == 1.0].sum(axis=1, dtype=np.float64)
+        return (np.abs(s) * squares) @ self._weights.astype(np.float64)
+
     def distances(self, M: np.ndarray | PsdMatrices) -> np.ndarray:
         matrices = as_psd_matrices(M).matrices
         entries = (matrices[:, *self._upper] * self._times).astype(self.X.dtype)
@@ -297,6 +306,11 @@ class TwoSidedPairs(Pairs):
 
     def scatter(self, s: Array) -> Array:
         both = self._queries.scatter(s), self._cases.scatter(s)
+        return namespace(self.X).concat(both, axis=0)
+
+    def scatter_sizes(self, s: Array) -> Array:
+        """As in ``PairOperator``, of both ends."""
+        both = self._queries.scatter_sizes(s), self._cases.scatter_sizes(s)
         return namespace(self.X).concat(both, axis=0)
 
     def distances(self, M: Array | PsdMatrices) -> Array:

@@ -197,7 +197,10 @@ class MetricsDual:
         M, primal = self._rounded(found, dtype)
         xp = namespace(found.matrices)
         rounding = _ROUNDING * self.scatter_sizes(gamma) / (2.0 * self.regularization)
-        traces = xp.sum(xp.linalg.diagonal(found.matrices), axis=1)
+        traces, prior = (
+            xp.sum(xp.linalg.diagonal(part), axis=1) for part in (found.matrices, self.center)
+        )
+        rounding = rounding + _ROUNDING * prior
         noise = (traces > 0.0) & (traces <= rounding)
         if xp.any(noise):
             rest, its_primal = self._rounded(without(found, noise), dtype)
@@ -220,7 +223,6 @@ class MetricsDual:
 
     def scatter_sizes(self, gamma: Array) -> Array:
         """(m,) sizes of the terms of -K before they cancel."""
-        assert isinstance(self.pairs, PairOperator)  # LMNN has a certificate of its own
         return self.pairs.scatter_sizes(self._coefficients(gamma))
 
     def triplet_scatter(self, gamma: Array) -> Array:
