@@ -13,6 +13,8 @@ from distributed import Client, LocalCluster
 from plml import PLML
 from plml.stages.run import Run
 
+pytestmark = pytest.mark.slow  # every test starts a cluster of its own
+
 PARAMETERS = {"n_bases": 4, "regularization": 10.0, "tol": 1e-3, "random_state": 0}
 
 
