@@ -15,10 +15,22 @@ def test_every_parameter_is_a_keyword_with_a_constraint(name):
     model = ESTIMATORS[name]()
     parameters = inspect.signature(type(model)).parameters
     assert {p.kind for p in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
-    assert set(parameters) == set(model.get_params()) == {its.name for its in fields(model)}
+    assert set(parameters) == set(model.get_params()) == {field.name for field in fields(model)}
     assert set(model._parameter_constraints) == set(parameters)
     assert all(model._parameter_constraints.values())
     assert set(vars(model)) == set(parameters)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_at_most_two_classes_lie_between_an_estimator_and_scikit_learn(name):
+    """On any way up; mixins that know nothing of scikit-learn end nowhere."""
+
+    def levels(kind):
+        if kind.__module__.startswith("sklearn."):
+            return [0]
+        return [1 + above for base in kind.__bases__ for above in levels(base)]
+
+    assert max(levels(type(ESTIMATORS[name]()))) <= 1 + 2
 
 
 def test_a_selected_regularization_is_no_parameter():

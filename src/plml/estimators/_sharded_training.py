@@ -10,7 +10,7 @@ from plml.estimators._fitted_state import refitted
 if TYPE_CHECKING:
     from plml.dask.fitting import ShardedFit
     from plml.dask.training_shards import TrainingShards
-    from plml.estimators._smooth_weights import SmoothClassifier as Host
+    from plml.estimators._smooth_weights import SmoothWeights as Host
 else:
     Host = object
 
