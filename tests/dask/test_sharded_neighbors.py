@@ -122,7 +122,7 @@ def test_neighbors_without_a_cluster(exact):
         ("targets", same, 2),
         ("impostors", ~same, 3),
     ):
-        found = rows[np.concatenate([getattr(its, purpose) for its in lists])]
+        found = rows[np.concatenate([getattr(part, purpose) for part in lists])]
         truth = np.argsort(np.where(mask, squared, np.inf), axis=1)[rows, :k]
         share = np.mean((truth[:, :, None] == found[:, None]).any(axis=2))
         assert share == 1.0 if exact else share == pytest.approx(recall[purpose], abs=0.05)
@@ -182,7 +182,7 @@ def test_exact_neighbors_are_those_of_one_machine(client, n_shards):
     truth = ExactNeighbors(X, y)
     squared, graph = truth.graph(7)
     expected = {"graph": graph, "targets": truth.targets(3), "impostors": truth.impostors(3)}
-    for part, its in zip(parts, found, strict=True):
-        np.testing.assert_allclose(its.squared, squared[part.rows])
+    for part, near in zip(parts, found, strict=True):
+        np.testing.assert_allclose(near.squared, squared[part.rows])
         for purpose, numbers in expected.items():
-            np.testing.assert_array_equal(rows[getattr(its, purpose)], numbers[part.rows])
+            np.testing.assert_array_equal(rows[getattr(near, purpose)], numbers[part.rows])

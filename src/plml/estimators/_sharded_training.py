@@ -103,9 +103,9 @@ class ShardedTraining(Host):
         rule = self._rule_maker()(self.anchors_, self._scales, self._fit_X)
         return ShardedMetric(self._training, self.weights_, self.basis_metrics_, rule)
 
-    def _elsewhere(self, X: Any) -> Any:
+    def _remote_queries(self, X: Any) -> Any:
         if "_training" not in vars(self) or not is_collection(X):
-            return super()._elsewhere(X)
+            return super()._remote_queries(X)
         from plml.dask.block_queries import BlockQueries, answered_by_shards
 
         return BlockQueries(self, answered_by_shards(self._metric, self.classes_, self.n_neighbors))
