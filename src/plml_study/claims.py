@@ -20,7 +20,7 @@ class Claim(NamedTuple):
 
 
 def claims(table: ResultTable | None, curves: Mapping[tuple[str, str], Curve]) -> list[Claim]:
-    """All three."""
+    """The three claims of the paper, where there is a table and there are curves to judge by."""
     found = [] if table is None else [highest_total(table), beats_local_baselines(table)]
     return [*found, does_not_overfit(curves)] if curves else found
 

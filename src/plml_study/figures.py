@@ -42,7 +42,7 @@ class Curve(NamedTuple):
 
     @property
     def accuracies(self) -> np.ndarray:
-        """In percent."""
+        """Accuracy in percent, one per number of bases."""
         return np.array([100.0 * c.mean() for c in self.correct])
 
     @property

@@ -127,6 +127,8 @@ def run(
 
 
 class _Outcome(NamedTuple):
+    """What came of one task."""
+
     task: Task
     seconds: float
     result: dict[str, Any]  # empty where it failed

@@ -1,4 +1,4 @@
-"""A worker dies in a stage: Dask makes again what it held, and the fit ends the same."""
+"""A worker dies in a stage: Dask computes again what it held, and the fit ends the same."""
 
 import os
 import signal

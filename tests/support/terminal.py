@@ -1,6 +1,6 @@
 """A command in a terminal of its own.
 
-The process of the tests is never forked: it has threads, and a forked process may wait for ever for
+The process of the tests is never forked: it has threads, and a forked process may wait forever for
 a lock that one of them held.
 """
 

@@ -44,7 +44,7 @@ _BLOCK = 8192
 
 
 def add_table_commands(commands: Any) -> None:
-    """Their parsers."""
+    """Add ``fit``, ``predict``, ``evaluate`` and ``explain`` to the command line."""
     fit = commands.add_parser(
         "fit",
         help="learn from a CSV or Parquet table and save the model",

@@ -63,8 +63,8 @@ def _with_workers(client: Client) -> Client:
 class Cluster:
     """Tasks of one fit on a client's workers.
 
-    Nothing is scattered: all that a task reads came from another task, so that Dask can make again
-    what a lost worker held.
+    Nothing is scattered: all that a task reads came from another task, so that Dask can compute
+    again what a lost worker held.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ class ShardedDual(MetricsDual):
         return self._sum_of(_target_scatter)
 
     def losses(self, M: np.ndarray | PsdMatrices) -> tuple[float, float]:
-        """Of all shards."""
+        """The hinge loss and the pull of metrics M, summed over the shards."""
         known = self.dtype, sent(self.cluster, as_psd_matrices(M))
         losses = self.cluster.map(_losses, self.duals, known=known)
         hinge, pulled = np.sum(self.cluster.gather(losses), axis=0)

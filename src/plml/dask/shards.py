@@ -53,7 +53,7 @@ class Shards(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """All of them."""
+        """Rows of all shards together."""
         return int(self.offsets[-1])
 
 
