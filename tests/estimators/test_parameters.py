@@ -8,6 +8,7 @@ from sklearn.datasets import load_iris
 
 from every_estimator import ESTIMATORS
 from plml import PLML, PLMLCV
+from plml.estimators._parameters import COUNT, parameter
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -19,6 +20,12 @@ def test_every_parameter_is_a_keyword_with_a_constraint(name):
     assert set(model._parameter_constraints) == set(parameters)
     assert all(model._parameter_constraints.values())
     assert set(vars(model)) == set(parameters)
+
+
+def test_a_parameter_is_declared_with_its_default_and_what_it_may_be():
+    field = parameter(3, COUNT, None)
+    assert field.default == 3
+    assert field.metadata == {"allowed": [COUNT, None]}
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
