@@ -5,11 +5,13 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from client_at_once import ClientAtOnce
 from plml import PLML
 from plml.dask import cluster, collect, fit, fitting, training_shards
 from plml.dask.reading import read_table
+from recorder import Recorder
 
 PARAMETERS = {"n_bases": 3, "regularization": 50.0, "tol": 1e-3, "random_state": 0}
 
@@ -90,12 +92,34 @@ def test_queries_in_many_blocks_on_this_machine(at_once, data, monkeypatch):
     np.testing.assert_allclose(weights, model.local_weights(X[:30]), atol=1e-12)
 
 
-def test_stages_in_their_order(at_once, data):
+@pytest.mark.parametrize("n_landmarks", [None, 70])
+def test_stages_in_their_order(at_once, data, n_landmarks):
     X, y = data
-    PLML(**PARAMETERS).fit(*blocks(X, y)).predict(X[:2])
-    names = [options["key"].split("-")[0] for _, _, options in at_once.submitted]
-    order = list(dict.fromkeys(names))
-    assert order == ["read", "shards", "neighbors", "anchors", "stage", "queries"]
+    fit(PLML(**PARAMETERS), *blocks(X, y), n_landmarks=n_landmarks).predict(X[:2])
+    names = [options["key"].split("-") for _, _, options in at_once.submitted]
+    order = dict.fromkeys("-".join(name[: 1 + (name[0] == "stage")]) for name in names)
+    landmarks = [] if n_landmarks is None else ["landmarks"]
+    expected = ["read", "shards", "neighbors", *landmarks, "anchors"]
+    assert list(order) == [*expected, "stage-weights", "stage-metrics", "queries"]
+
+
+def test_callbacks_stop_both_stages(at_once, data):
+    pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
+    recorder = Recorder(stop_after=2)
+    model = PLML(**PARAMETERS | {"tol": 1e-9}).set_callbacks(recorder)
+    with pytest.warns(ConvergenceWarning, match="a callback stopped it"):
+        model.fit(*blocks(*data))
+    assert {where for where, _ in recorder.seen} == {"stage 1, weights", "stage 2, metrics"}
+    assert not model.converged_
+    assert model.n_iter_ <= 2
+
+
+def test_single_precision_stays(at_once, data):
+    X, y = data
+    model = PLML(**PARAMETERS).fit(*blocks(X.astype(np.float32), y))
+    (weights,) = computed(model.weights_)
+    arrays = [weights, model.basis_metrics_, collect(model).weights_, model.anchors_]
+    assert {array.dtype for array in arrays} == {np.dtype(np.float32)}
 
 
 class TestTables:
@@ -146,6 +170,7 @@ class TestTables:
             (lambda y: da.from_array(y[:-1]), "y has 159 labels; X has 160 rows"),
             (lambda y: da.from_array(y[:, None]), "y must have one dimension, got 2"),
             (lambda y: np.zeros(160), "one class only"),
+            (lambda y: np.ma.masked_equal(np.arange(160) % 3, 2), "y is a masked array"),
             (lambda y: da.from_array(np.full(160, np.nan)), r"contains NaN \(in block 0\)"),
         ],
     )
@@ -153,6 +178,13 @@ class TestTables:
         X, y = data
         with pytest.raises(ValueError, match=message):
             read_table(cluster.Cluster(at_once), da.from_array(X, chunks=(60, -1)), labels(y))
+
+    def test_entries_too_near_to_square(self, at_once, data):
+        X, y = data
+        near = (1e-30 * X).astype(np.float32)
+        with pytest.raises(ValueError, match="too little to compute with"):
+            read_table(cluster.Cluster(at_once), *blocks(near, y))
+        read_table(cluster.Cluster(at_once), *blocks(near.astype(np.float64), y))
 
     def test_entries_too_large_to_square(self, at_once, data):
         X, y = data
