@@ -1,5 +1,7 @@
 """A fit on Dask collections and its queries with every task done at once, without a cluster."""
 
+import pickle
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -205,6 +207,34 @@ class TestRefusals:
             model.kneighbors(da.from_array(X), 161)
         with pytest.raises(ValueError, match="X has 3 features, but PLML is expecting 4 features"):
             model.predict(da.from_array(X[:, :3]))
+
+    def test_a_model_on_a_cluster_is_not_saved(self, at_once, data):
+        model = PLML(**PARAMETERS).fit(*blocks(*data))
+        with pytest.raises(ValueError, match="saved") as error:
+            pickle.dumps(model)
+        assert str(error.value) == (
+            "the training data of this model is on a Dask cluster; before it is saved or copied, "
+            "bring it here with plml.dask.collect(model)"
+        )
+        again = pickle.loads(pickle.dumps(collect(model)))
+        np.testing.assert_array_equal(again.predict(data[0]), model.predict(data[0]))
+
+    def test_a_checkpoint_is_for_one_machine(self, at_once, data, tmp_path):
+        with pytest.raises(ValueError, match="a checkpoint is for a fit on one machine"):
+            PLML(**PARAMETERS).fit(*blocks(*data), checkpoint=tmp_path / "fit.npz")
+
+    @pytest.mark.parametrize(
+        ("name", "value", "instead"),
+        [
+            ("solver", "fista", "auto"),
+            ("device", "cuda", "cpu"),
+            ("search_backend", "approximate", "exact"),
+        ],
+    )
+    def test_what_only_one_machine_can_do(self, at_once, data, name, value, instead):
+        message = f"{name}={value!r} is for one machine; on a Dask cluster use {name}={instead!r}"
+        with pytest.raises(ValueError, match=message):
+            PLML(**PARAMETERS, **{name: value}).fit(*blocks(*data))
 
     def test_another_client(self, at_once, data, monkeypatch):
         X, y = data

@@ -208,6 +208,14 @@ class TestLMNN:
         again = model(validation_fraction=0.3, random_state=0).fit(X, y)
         np.testing.assert_array_equal(stopped.basis_metrics_, again.basis_metrics_)
 
+    def test_a_class_of_one_does_not_keep_a_fit_from_stopping_early(self, blobs):
+        X, y = blobs
+        labels = np.where(np.arange(len(y)) == 0, 9, y)
+        with pytest.warns(UserWarning, match="classes with one member"):
+            model = LMNN(validation_fraction=0.3, random_state=0).fit(X, labels)
+        assert 0.0 <= model.validation_error_ < 0.5
+        assert model.classes_.tolist() == [0, 1, 2, 9]
+
     @pytest.mark.parametrize("model", [LMNN, LMNNMM])
     def test_the_energy_rule_knows_no_units(self, blobs, model):
         X, y = blobs
@@ -500,6 +508,16 @@ class TestGLML:
         np.testing.assert_allclose(
             model.get_mahalanobis_matrix(Q), generative_metrics(bias_matrices(gaussians, Q))
         )
+
+    def test_scores_are_shares_of_the_rows_that_were_tested(self, rng):
+        """Ten of the forty rows that each of two folds leaves out."""
+        X, y = rng.normal(size=(80, 3)), rng.integers(0, 2, size=80)
+        for n_samples, n_tested in ((20, 20), (1000, 80)):
+            model = GLML(max_selection_samples=n_samples, random_state=0).fit(X, y)
+            right = n_tested * model.cv_results_["mean_test_score"]
+            np.testing.assert_allclose(right, np.round(right), atol=1e-9)
+            assert 0 < right.max() < n_tested
+        assert np.ptp(right) > 0
 
     def test_few_selection_samples_are_enough_to_run(self, blobs):
         X, y = blobs

@@ -101,6 +101,17 @@ def test_a_gap_that_stays_open_gets_the_advice_that_the_data_asks_for(rng):
     assert message.endswith("above tol=0.001; raise max_iter=1 or tol")
 
 
+def test_weights_of_new_points_that_are_not_solved_are_named(blobs):
+    X, y = blobs
+    model = PLML(n_bases=3, query_weights="optimize", random_state=0).fit(X, y)
+    model.set_params(max_iter=1, tol=1e-9)
+    with pytest.warns(GapWarning) as caught:
+        model.predict(X + 0.3)
+    (text,) = {str(warning.message) for warning in caught}
+    assert re.match(r"the weights of new points stopped at a relative gap of \S+, above", text)
+    assert text.endswith("raise max_iter=1 or tol")
+
+
 class TestTexts:
     def test_a_gap_names_what_stopped_and_what_to_do(self):
         warning = GapWarning("stage 1", 0.25, tol=1e-3, max_iter=7, cures=("standardise",))
