@@ -62,3 +62,8 @@ def test_dask_tells_fits_apart():
     assert tokenize(first) != tokenize(second)
     assert tokenize(first) == tokenize(first)
     assert tokenize(again) != tokenize(PLML(n_bases=2, random_state=0))
+
+
+def test_limits_and_progress_are_those_of_the_parameters():
+    run = PLML(n_jobs=2, working_memory=3.0, verbose=1)._run()
+    assert (run.n_jobs, run.memory, run.verbose) == (2, 3.0, 1)
