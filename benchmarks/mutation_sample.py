@@ -27,13 +27,15 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=120, help="mutants per package")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tests", nargs="+", help="by default those of pyproject.toml")
+    parser.add_argument("--again", action="store_true", help="only those that were not killed yet")
     parser.add_argument("--report-only", action="store_true", help="of the last run")
     options = parser.parse_args()
     if not options.report_only:
         generate()
     sample = {p: draw(p, options.size, options.seed) for p in options.packages}
     if not options.report_only:
-        test(list(chain(*sample.values())), options.tests)
+        chosen = [not_killed(p, sample[p]) if options.again else sample[p] for p in sample]
+        test(list(chain(*chosen)), options.tests)
     for package, names in sample.items():
         report(package, names)
 
@@ -72,10 +74,16 @@ def draw(package: str, size: int, seed: int) -> list[str]:
     return random.Random(seed).sample(names, min(size, len(names)))
 
 
+def not_killed(package: str, names: list[str]) -> list[str]:
+    """Those of some mutants that no test has failed for."""
+    codes = exit_codes(package)
+    return [name for name in names if codes[name] in NOT_KILLED]
+
+
 def report(package: str, names: list[str]) -> None:
     """Print how many were killed, and what the others change, function by function."""
     codes = exit_codes(package)
-    others = [name for name in names if codes[name] in NOT_KILLED]
+    others = not_killed(package, names)
     n_killed = len(names) - len(others)
     share = f"{n_killed / len(names):.1%}"
     print(f"\n## {package}\n")
