@@ -165,9 +165,17 @@ class TestTexts:
         )
         assert list(classes_of_one(np.array([2, 3]), classes[:2])) == []
         (text,) = map(str, zero_metric(np.zeros((2, 3, 3))))
-        assert text.startswith("the learned metric is zero, so neighbours are the Euclidean ones")
+        assert text == (
+            "the learned metric is zero, so neighbours are the Euclidean ones: same-class "
+            "neighbours are no nearer than other-class ones; check the labels, the features and "
+            "their scale, or lower pull or regularization"
+        )
         assert list(zero_metric(np.eye(3)[None])) == []
         M = np.stack([np.eye(2), np.zeros((2, 2))])
         (text,) = map(str, flat_rows(np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]), M))
-        assert text.startswith("at 1 of the 3 training rows the learned metric is zero")
+        assert text == (
+            "at 1 of the 3 training rows the learned metric is zero, so distances there are zero "
+            "and neighbours are the Euclidean ones; lower pull or regularization, or take fewer "
+            "bases"
+        )
         assert list(flat_rows(np.array([[1.0, 0.0]]), M)) == []
