@@ -181,6 +181,13 @@ class TestTables:
         with pytest.raises(ValueError, match=message):
             read_table(cluster.Cluster(at_once), da.from_array(X, chunks=(60, -1)), labels(y))
 
+    def test_a_single_row(self, at_once):
+        one = da.from_array(np.zeros((1, 2)), chunks=(1, -1)), [0]
+        with pytest.raises(ValueError, match="fewer") as error:
+            read_table(cluster.Cluster(at_once), *one)
+        message = "Found fewer than two samples, where at least 2 are required"
+        assert str(error.value) == message
+
     def test_entries_too_near_to_square(self, at_once, data):
         X, y = data
         near = (1e-30 * X).astype(np.float32)
