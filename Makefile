@@ -5,7 +5,7 @@
 # make docs   build the documentation into docs/_build/html
 # make bench  all benchmarks, most of an hour
 # make test-oldest  every test with the oldest dependencies that pyproject.toml allows
-# make mutation     change the code of the method in thousands of ways; do tests notice?
+# make mutation     change the code in thousands of ways, for days; do tests notice?
 # make fuzz         random bytes into everything that reads a file, new examples for every property
 # make audit        known vulnerabilities of the dependencies
 PYTHON ?= python3

@@ -156,7 +156,7 @@ def overhead(n: int) -> dict[str, Any]:
     with two_workers():
         parts = blocks(X, y)
         there_seconds, there = seconds_of(lambda: mixture_model(n).fit(*parts))
-        stages = {name: float(its["seconds"][-1]) for name, its in there.history_.items()}
+        stages = {name: float(history["seconds"][-1]) for name, history in there.history_.items()}
         if n > MOST_LANDMARKS:
             seconds, _ = seconds_of(lambda: fit(mixture_model(n), *parts, n_landmarks=n))
             on_all_rows = {"seconds_all_rows": seconds, "ratio_all_rows": seconds / here_seconds}
@@ -168,7 +168,7 @@ def overhead(n: int) -> dict[str, Any]:
         "ratio": there_seconds / here_seconds,
         **on_all_rows,
         "solver_seconds_one_machine": {
-            name: float(its["seconds"][-1]) for name, its in here.history_.items()
+            name: float(history["seconds"][-1]) for name, history in here.history_.items()
         },
         "solver_seconds_distributed": stages,
         "iterations": [[m.weights_n_iter_, m.n_iter_] for m in (here, there)],

@@ -75,7 +75,7 @@ def main() -> None:
     """Write, fit, predict, report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=6.5)
-    parser.add_argument("--memory", type=float, default=1024, help="MiB a worker")
+    parser.add_argument("--memory", type=float, default=1024, help="MiB per worker")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--folder", type=Path, help="for the data and what is spilled")
     options = parser.parse_args()

@@ -11,6 +11,7 @@ from time import perf_counter
 import numpy as np
 
 from plml import PLML
+from plml.ops.span import span_of
 from plml.preprocessing import MeanNormScaler
 from plml_study import datasets
 
@@ -37,7 +38,8 @@ def report(X: np.ndarray, y: np.ndarray, model: PLML) -> None:
     start = perf_counter()
     model.fit(X, y)
     seconds = perf_counter() - start
-    directions = X.shape[1] if model._span is None else model._span.basis.shape[1]
+    span = span_of(X)
+    directions = X.shape[1] if span is None else span.basis.shape[1]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(
         f"{len(X):>7}{X.shape[1]:>10}{directions:>12}{seconds:>9.2f}{model.dual_gap_:>10.1e}"

@@ -69,7 +69,7 @@ def state(path: Path) -> None:
 
 def idx(path: Path) -> None:
     """As ``plml reproduce`` reads the files of MNIST."""
-    datasets._read_idx(path)
+    datasets.read_idx(path)
 
 
 def one_line(error: ValueError) -> None:

@@ -1,7 +1,6 @@
 """Fixtures shared by all tests."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +20,9 @@ settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(items):
-    """Whatever starts a cluster is slow."""
+    """Tests on the cluster of ``tests/dask`` are slow."""
     for item in items:
-        if "dask" in item.path.relative_to(Path(__file__).parent).parts:
+        if "client" in item.fixturenames:
             item.add_marker(pytest.mark.slow)
 
 

@@ -148,6 +148,13 @@ def test_a_file_is_known_by_its_name():
     assert [name for name, count in names.items() if count > 1] == ["__init__.py"]
 
 
+def test_a_class_is_known_by_its_name():
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in SRC.rglob("*.py")]
+    classes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    names = Counter(node.name for node in classes)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
 def test_tests_lie_where_their_packages_do():
     packages = {path.name for path in (SRC / "plml").iterdir() if path.is_dir()} | {"plml_study"}
     folders = {path.parent.relative_to(ROOT / "tests") for path in ROOT.glob("tests/*/test_*.py")}

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from plml_study import paper
 from plml_study.figures import Curve
-from plml_study.result_tables import Table
+from plml_study.result_tables import ResultTable
 from plml_study.statistics import mcnemar
 
 _LOCAL_BASELINES = ("CBLML", "LMNNMM", "GLML")
@@ -19,13 +19,13 @@ class Claim(NamedTuple):
     evidence: str
 
 
-def claims(table: Table | None, curves: Mapping[tuple[str, str], Curve]) -> list[Claim]:
-    """All three."""
+def claims(table: ResultTable | None, curves: Mapping[tuple[str, str], Curve]) -> list[Claim]:
+    """The three claims of the paper, where there is a table and there are curves to judge by."""
     found = [] if table is None else [highest_total(table), beats_local_baselines(table)]
     return [*found, does_not_overfit(curves)] if curves else found
 
 
-def highest_total(table: Table, datasets: Sequence[str] = paper.DATASETS) -> Claim:
+def highest_total(table: ResultTable, datasets: Sequence[str] = paper.DATASETS) -> Claim:
     """The ranking over all data sets."""
     sentence = "PLML has the highest total score."
     totals = {method: table.total(method) for method in table.methods}
@@ -39,7 +39,7 @@ def highest_total(table: Table, datasets: Sequence[str] = paper.DATASETS) -> Cla
     return Claim(sentence, known["PLML"] > best_other, evidence)
 
 
-def beats_local_baselines(table: Table, datasets: Sequence[str] = paper.DATASETS) -> Claim:
+def beats_local_baselines(table: ResultTable, datasets: Sequence[str] = paper.DATASETS) -> Claim:
     """McNemar's test against every other local method on every data set."""
     sentence = (
         "PLML is significantly better than CBLML, LMNN-MM and GLML on every data set "

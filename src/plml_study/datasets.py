@@ -137,13 +137,13 @@ def _read_usps(paths: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_mnist(paths: list[Path]) -> tuple[np.ndarray, np.ndarray]:
-    images = [_read_idx(path) for path in paths[::2]]
-    labels = [_read_idx(path) for path in paths[1::2]]
+    images = [read_idx(path) for path in paths[::2]]
+    labels = [read_idx(path) for path in paths[1::2]]
     X = np.concatenate([part.reshape(len(part), -1) for part in images])
     return X.astype(np.float64), np.concatenate(labels).astype(np.int64)
 
 
-def _read_idx(path: Path) -> np.ndarray:
+def read_idx(path: Path) -> np.ndarray:
     """An array in the IDX format: big-endian magic 0x0000 08 ndim, the sizes, then the bytes."""
     content = path.read_bytes()
     content = gzip.decompress(content) if path.suffix == ".gz" else content

@@ -42,7 +42,7 @@ class Curve(NamedTuple):
 
     @property
     def accuracies(self) -> np.ndarray:
-        """In percent."""
+        """Accuracy in percent, one per number of bases."""
         return np.array([100.0 * c.mean() for c in self.correct])
 
     @property
@@ -71,7 +71,7 @@ def figure2_curves(store: Store, tasks: Iterable[Task]) -> dict[tuple[str, str],
         by_bases.setdefault(task.n_bases or 0, []).append(task)
     curves = {}
     for key, by_bases in folds.items():
-        found = {m: store.read_all(its) for m, its in sorted(by_bases.items())}
+        found = {m: store.read_all(tasks) for m, tasks in sorted(by_bases.items())}
         whole = {m: pooled(records) for m, records in found.items() if records}
         if whole:
             curves[key] = Curve(tuple(whole), tuple(whole.values()))

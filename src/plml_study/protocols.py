@@ -41,12 +41,12 @@ class OneScale(TransformerMixin, BaseEstimator):
     """Divide everything by the root mean square of the training values: directions stay as is."""
 
     def fit(self, X: np.ndarray, y: object = None) -> Self:
-        """Measure the scale."""
+        """Measure the root mean square of X."""
         self.scale_ = float(np.sqrt(np.mean(np.square(X)))) or 1.0
         return self
 
     def transform(self, X: np.ndarray) -> np.ndarray:
-        """Divide by it."""
+        """Divide X by the scale of the training values."""
         return X / self.scale_
 
 

@@ -44,7 +44,7 @@ N_BASES = 20
 SETTINGS = Settings(tol=TOL, max_iter=MAX_ITER)
 
 
-class Problem(NamedTuple):
+class RaceProblem(NamedTuple):
     """What every solver is given: the data, and what the pipeline makes of it before a solver."""
 
     stages: OneMachine
@@ -55,7 +55,7 @@ class Problem(NamedTuple):
     triplets: Triplets
 
 
-def prepare(name: str, data_dir: str | None) -> Problem:
+def prepare(name: str, data_dir: str | None) -> RaceProblem:
     """The first training part of a data set under the paper's protocol."""
     dataset = datasets.load(name, data_dir)
     X, y, _, _ = protocols.prepared_split(dataset, *next(protocols.splits(dataset)))
@@ -63,7 +63,7 @@ def prepare(name: str, data_dir: str | None) -> Problem:
     weighting = SmoothWeighting(N_BASES, random_state=0)
     graph = stages.graph(weighting.n_graph_neighbors, NO_CHECKPOINT)
     anchors, _ = stages.anchors(weighting.n_bases, weighting.random_state, NO_CHECKPOINT)
-    return Problem(
+    return RaceProblem(
         stages,
         weighting,
         similarity_graph(*graph, weighting.n_graph_neighbors),
@@ -74,7 +74,7 @@ def prepare(name: str, data_dir: str | None) -> Problem:
 
 
 def race(
-    problem: Problem, solver: str, regularization: float, weights: np.ndarray
+    problem: RaceProblem, solver: str, regularization: float, weights: np.ndarray
 ) -> dict[str, Any]:
     """One solver on one problem: seconds of each stage, and what the judge says of the result.
 
@@ -109,7 +109,7 @@ def race(
 
 
 def _stage2(
-    problem: Problem, solver: str, regularization: float, weights: np.ndarray
+    problem: RaceProblem, solver: str, regularization: float, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int]:
     X, triplets = problem.stages.X, problem.triplets
     if solver != "lbfgsb":

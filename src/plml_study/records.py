@@ -166,7 +166,7 @@ class Store:
         return lines
 
     def _warn(self, of: Any, message: str) -> None:
-        """Once."""
+        """Warn once of each line of a file."""
         if of not in self._told:
             self._told.add(of)
             warnings.warn(message, stacklevel=4)

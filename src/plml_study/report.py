@@ -12,7 +12,7 @@ from plml_study.claims import claims
 from plml_study.figures import Curve
 from plml_study.methods import SVM_SELECTION_ROWS
 from plml_study.records import source
-from plml_study.result_tables import Cell, Table
+from plml_study.result_tables import Cell, ResultTable
 
 _ON_MNIST = (
     f"data in float32; the SVM selects its kernel on {SVM_SELECTION_ROWS:,} stratified rows; LMNN "
@@ -26,7 +26,7 @@ THRESHOLD = 0.5
 class Findings:
     """What a study has found so far; parts that were not run are empty."""
 
-    table: Table | None
+    table: ResultTable | None
     panels: Mapping[str, Mapping[str, Any]]  # Figure 1
     curves: Mapping[tuple[str, str], Curve]  # Figure 2
     records: Sequence[Mapping[str, Any]] = ()  # all that it is made from
@@ -57,7 +57,7 @@ def render(findings: Findings, command: str) -> str:
     )
 
 
-def differences(table: Table) -> list[tuple[Cell, str]]:
+def differences(table: ResultTable) -> list[tuple[Cell, str]]:
     """Cells over the threshold away from the paper, largest first, with the likely reason."""
     far = [c for c in table.cells.values() if c.difference and abs(c.difference) > THRESHOLD]
     far.sort(key=lambda cell: -abs(cell.difference or 0.0))
@@ -109,7 +109,7 @@ def _svg(figure: Any) -> str:
     return text[text.index("<svg") :]
 
 
-def _certificates(table: Table) -> list[dict[str, str]]:
+def _certificates(table: ResultTable) -> list[dict[str, str]]:
     rows = []
     for (dataset, method), cell in table.cells.items():
         gaps = cell.largest_gaps

@@ -14,7 +14,7 @@ from plml_study import paper
 from plml_study.figures import figure1_panels, figure2_curves
 from plml_study.records import Store, Task
 from plml_study.report import Findings, render
-from plml_study.result_tables import LATEX, MARKDOWN, Table, as_records, as_text, table1
+from plml_study.result_tables import LATEX, MARKDOWN, ResultTable, as_records, as_text, table1
 from plml_study.study import (
     Conditions,
     Failure,
@@ -115,7 +115,7 @@ def gather(store: Store, study: Study) -> Findings:
     )
 
 
-def _what_was_run(table: Table, study: Study) -> Table | None:
+def _what_was_run(table: ResultTable, study: Study) -> ResultTable | None:
     """Without the rows and columns of which nothing is there and nothing was asked for."""
     if not table.cells:
         return None
@@ -129,7 +129,7 @@ def _what_was_run(table: Table, study: Study) -> Table | None:
     )
 
 
-def write_table(table: Table, out: Path) -> None:
+def write_table(table: ResultTable, out: Path) -> None:
     """table1.json, table1.md and table1.tex; the table on standard output."""
     write_atomically(out / "table1.json", json.dumps(as_records(table), indent=1) + "\n")
     write_atomically(out / "table1.md", as_text(table, MARKDOWN))

@@ -62,7 +62,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Data sets x methods; a cell is missing where its folds have not all been run."""
 
     datasets: tuple[str, ...]
@@ -90,7 +90,7 @@ class Table:
         return None if None in cells else sum(cell.score for cell in cells if cell)
 
 
-def table1(store: Store, names: Iterable[str], chosen: Iterable[str]) -> Table:
+def table1(store: Store, names: Iterable[str], chosen: Iterable[str]) -> ResultTable:
     """The table from what a store holds: data sets in rows, chosen methods in columns."""
     names, chosen = tuple(names), tuple(chosen)
     cells: dict[tuple[str, str], Cell] = {}
@@ -112,7 +112,7 @@ def table1(store: Store, names: Iterable[str], chosen: Iterable[str]) -> Table:
                 _superscript(correct) if method == "PLML" else "",
                 method in best,
             )
-    return Table(names, chosen, cells)
+    return ResultTable(names, chosen, cells)
 
 
 def _superscript(correct: Mapping[str, np.ndarray]) -> str:
@@ -128,7 +128,7 @@ def _superscript(correct: Mapping[str, np.ndarray]) -> str:
     return "|".join(group for group in groups if group)
 
 
-def as_records(table: Table) -> list[dict[str, Any]]:
+def as_records(table: ResultTable) -> list[dict[str, Any]]:
     """One dictionary per data set and method, ready for JSON."""
     rows = []
     for (dataset, method), cell in table.cells.items():
@@ -185,7 +185,7 @@ class Style(NamedTuple):
         return self.small.format(f"{cell.paper_accuracy:.2f} ({cell.difference:+.2f})")
 
 
-def as_text(table: Table, style: Style) -> str:
+def as_text(table: ResultTable, style: Style) -> str:
     """The table in one of the styles: ours, and the paper's figure and the difference below."""
     header = ["data set", *(paper.title(method) for method in table.methods)]
     their_title = style.small.format("paper")

@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from statistics import fmean
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -127,6 +127,8 @@ def run(
 
 
 class _Outcome(NamedTuple):
+    """What came of one task."""
+
     task: Task
     seconds: float
     result: dict[str, Any]  # empty where it failed
@@ -177,10 +179,11 @@ def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
         initializer=_follow_parent,
         initargs=(os.getpid(),),
     )
+    others = set(active_children())
     try:
         yield pool
     except BaseException:
-        for process in list((pool._processes or {}).values()):
+        for process in set(active_children()) - others:
             process.terminate()
         raise
     finally:

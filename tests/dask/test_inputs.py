@@ -42,32 +42,32 @@ def test_rows_that_repeat(client, search, seed):
     """More cells than there are different rows."""
     Z = np.random.default_rng(seed).integers(0, 2, (600, 4)).astype(float)
     y = (Z.sum(axis=1) > 2).astype(int)
-    its = PLML(**QUICK, neighbor_search=search)
-    fit(its, da.from_array(Z, chunks=(300, -1)), y, n_shards=4)
-    assert its.score(Z, y) > 0.9
+    fitted = PLML(**QUICK, neighbor_search=search)
+    fit(fitted, da.from_array(Z, chunks=(300, -1)), y, n_shards=4)
+    assert fitted.score(Z, y) > 0.9
 
 
 class TestQueries:
     @pytest.mark.parametrize("where", ["cluster", "here"])
     def test_blocks_without_rows(self, client, where):
         table = frame()
-        its = PLML(**QUICK).fit(dd.from_pandas(table[NAMES], npartitions=3), table["label"])
+        fitted = PLML(**QUICK).fit(dd.from_pandas(table[NAMES], npartitions=3), table["label"])
         if where == "here":
-            collect(its)
+            collect(fitted)
         queries = dd.from_pandas(table[NAMES], npartitions=4)
         some = queries[queries["a"] > 1e9], queries.loc[:99]
         for chosen, n_rows in zip(some, (0, 100), strict=True):
             expected = table[NAMES].iloc[:n_rows]
             answers = dask.compute(
-                its.predict(chosen),
-                its.predict_proba(chosen),
-                its.local_weights(chosen),
-                *its.kneighbors(chosen, 3),
+                fitted.predict(chosen),
+                fitted.predict_proba(chosen),
+                fitted.local_weights(chosen),
+                *fitted.kneighbors(chosen, 3),
             )
             assert [len(answer) for answer in answers] == [n_rows] * 5
             assert answers[1].shape == (n_rows, 2)
             if n_rows:
-                np.testing.assert_array_equal(answers[0], its.predict(expected))
+                np.testing.assert_array_equal(answers[0], fitted.predict(expected))
 
     @pytest.mark.parametrize("k", [0, 2.5, "a"])
     def test_a_number_of_neighbors_that_makes_no_sense(self, model, k):
@@ -95,7 +95,7 @@ class TestQueries:
     def test_warnings_speak_of_the_estimator(self, method):
         """One for queries without names, as on one machine, and none for queries with names."""
         table = frame()
-        its = PLML(**QUICK).fit(table[NAMES], table["label"])
+        fitted = PLML(**QUICK).fit(table[NAMES], table["label"])
         lazy = dd.from_pandas(table[NAMES], npartitions=2)
         for queries, expected in (
             (lazy, set()),
@@ -106,7 +106,7 @@ class TestQueries:
         ):
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
-                dask.compute(getattr(its, method)(queries), scheduler="sync")
+                dask.compute(getattr(fitted, method)(queries), scheduler="sync")
             assert {str(warning.message) for warning in seen} == expected
 
 
@@ -169,8 +169,8 @@ def test_a_cluster_that_adapts_to_its_work(client):
         Client(cluster),
     ):
         cluster.adapt(minimum=0, maximum=1, interval="100 ms")
-        its = PLML(**QUICK).fit(dd.from_pandas(table[NAMES], npartitions=2), table["label"])
-        assert its.score(table[NAMES], table["label"]) > 0.5
+        fitted = PLML(**QUICK).fit(dd.from_pandas(table[NAMES], npartitions=2), table["label"])
+        assert fitted.score(table[NAMES], table["label"]) > 0.5
 
 
 class TestRefusals:
@@ -223,9 +223,9 @@ class TestRefusals:
 
 def test_more_shards_than_make_sense(client):
     table = frame()
-    its = PLML(**QUICK)
-    fit(its, dd.from_pandas(table[NAMES], npartitions=3), table["label"], n_shards=10**6)
-    assert len(its._training.shards) <= 8
+    fitted = PLML(**QUICK)
+    fit(fitted, dd.from_pandas(table[NAMES], npartitions=3), table["label"], n_shards=10**6)
+    assert len(fitted._training.shards) <= 8
 
 
 def test_other_clusters(client):
@@ -238,14 +238,14 @@ def test_other_clusters(client):
         Client(cluster) as own,
     ):
         X = dd.from_pandas(table[NAMES], npartitions=3)
-        its = PLML(**QUICK).fit(X, table["label"])
-        truth = its.predict(table[NAMES])
+        fitted = PLML(**QUICK).fit(X, table["label"])
+        truth = fitted.predict(table[NAMES])
         with client.as_current():
             assert default_client() is client
-            np.testing.assert_array_equal(its.predict(table[NAMES]), truth)
+            np.testing.assert_array_equal(fitted.predict(table[NAMES]), truth)
             with pytest.raises(RuntimeError, match="cluster of another client"):
-                its.predict(X)
+                fitted.predict(X)
         assert default_client() is own
-    for use in (lambda: its.predict(table[NAMES]), lambda: collect(its)):
+    for use in (lambda: fitted.predict(table[NAMES]), lambda: collect(fitted)):
         with pytest.raises(RuntimeError, match="is gone; fit it again"):
             use()

@@ -1,4 +1,4 @@
-"""A worker dies in a stage: Dask makes again what it held, and the fit ends the same."""
+"""A worker dies in a stage: Dask computes again what it held, and the fit ends the same."""
 
 import os
 import signal
@@ -12,6 +12,8 @@ from distributed import Client, LocalCluster
 
 from plml import PLML
 from plml.stages.run import Run
+
+pytestmark = pytest.mark.slow  # every test starts a cluster of its own
 
 PARAMETERS = {"n_bases": 4, "regularization": 10.0, "tol": 1e-3, "random_state": 0}
 

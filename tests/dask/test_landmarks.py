@@ -96,7 +96,7 @@ def test_nearly_the_fit_on_all_rows(model, client, digits):
     everything = fit(PLML(**PARAMETERS), *blocks(X, y), n_shards=3)
     problem = weight_problem(X, model)
     whole, extended = (
-        float(problem.evaluate(its.weights_.compute()).value) for its in (everything, model)
+        float(problem.evaluate(fitted.weights_.compute()).value) for fitted in (everything, model)
     )
     assert whole < extended < 1.2 * whole  # 5 times as much with the nearest anchor alone
     assert abs(model.score(Q, labels) - everything.score(Q, labels)) <= 0.01

@@ -55,6 +55,13 @@ def test_a_block_says_what_is_wrong_with_it():
     assert _survey("a complaint of before", None) == "a complaint of before"
 
 
+def test_a_block_names_the_column_that_holds_text():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
+    complaint = _read(frame, [0, 1], np.dtype(np.float64), np.array(["a", "b"], dtype=object))
+    assert isinstance(complaint, str)
+    assert "'b'" in complaint
+
+
 def test_a_block_without_rows_says_so():
     survey = _survey(Block(np.empty((0, 2)), np.empty(0, dtype=int)), None)
     assert survey.n_rows == 0

@@ -30,7 +30,7 @@ def both(request):
     mean = X.mean(axis=0)
     triplets = neighbor_triplets(neighbors, 2, 2)
     here = MetricsDual(PairOperator(X - mean, W, triplets.pairs), triplets, 3.0, 0.5)
-    ranges = [slice(*its) for its in pairwise(OFFSETS)]
+    ranges = [slice(*ends) for ends in pairwise(OFFSETS)]
     partners = np.concatenate([neighbors.targets(2), neighbors.impostors(2)], axis=1)
     shards = Shards(
         [Shard(X[own], y[own], np.arange(120)[own], np.zeros(120, int)[own]) for own in ranges],

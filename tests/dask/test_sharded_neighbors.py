@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from cluster_at_once import ClusterAtOnce
+from plml.dask import sharded_neighbors
 from plml.dask.cluster import Cluster
 from plml.dask.reading import Block, Table, read_table
 from plml.dask.sharded_neighbors import (
@@ -52,8 +53,10 @@ def test_shards_that_were_asked_by_different_queries():
 
 
 @pytest.mark.parametrize("stranger", [True, False])
-def test_the_nearest_rows_of_a_shard_by_side(stranger):
+@pytest.mark.parametrize("rows_at_once", [1024, 7])
+def test_the_nearest_rows_of_a_shard_by_side(stranger, rows_at_once, monkeypatch):
     """Against all distances; a row that is in the shard is not its own neighbour."""
+    monkeypatch.setattr(sharded_neighbors, "_QUERY_BLOCK", rows_at_once)
     rng = np.random.default_rng(0)
     X, codes = rng.normal(size=(90, 3)), rng.integers(0, 3, size=90)
     rows = rng.permutation(90)
@@ -101,11 +104,17 @@ def test_as_many_cells_as_hold_the_neighbors():
         assert _n_cells_needed(shards, X, truth) == expected
 
 
+@pytest.mark.parametrize("n_of_a_class", [2, 200])
 @pytest.mark.parametrize("exact", [True, False])
-def test_neighbors_without_a_cluster(exact):
-    """The share that is said to be found is; nothing else is, and no row for itself."""
+def test_neighbors_without_a_cluster(exact, n_of_a_class):
+    """The share that is said to be found is; nothing else is, and no row for itself.
+
+    The two rows of a small class are far apart, so their cells do not hold them both.
+    """
     rng = np.random.default_rng(1)
-    X, y = rng.normal(size=(600, 3)), rng.integers(0, 3, size=600)
+    X, y = rng.normal(size=(600, 3)), rng.integers(0, 2, size=600)
+    y[:n_of_a_class] = 2
+    X[:2] = [[-3.0, 0.0, 0.0], [3.0, 0.0, 0.0]]
     cluster, sizes, mean = ClusterAtOnce(), np.bincount(y), X.mean(axis=0)
     largest = float(np.abs(X - mean).max())
     table = Table([Block(X, y)], [600], np.unique(y), sizes, None, X.dtype, mean, largest)
@@ -113,16 +122,16 @@ def test_neighbors_without_a_cluster(exact):
     rows = np.concatenate([part.rows for part in shards.parts])
     np.testing.assert_array_equal(np.cumsum([0, *shards.sizes]), shards.offsets)
     assert sorted(rows) == list(range(600))
-    lists, recall = find_neighbors(cluster, sizes, exact, 0, shards, Wanted(5, 2, 3))
+    lists, recall = find_neighbors(cluster, sizes, exact, 0, shards, Wanted(5, 1, 3))
     squared = np.square(X[:, None] - X).sum(axis=2)
     np.fill_diagonal(squared, np.inf)
     same = y[:, None] == y
     for purpose, mask, k in (
         ("graph", same | ~same, 5),
-        ("targets", same, 2),
+        ("targets", same, 1),
         ("impostors", ~same, 3),
     ):
-        found = rows[np.concatenate([getattr(its, purpose) for its in lists])]
+        found = rows[np.concatenate([getattr(part, purpose) for part in lists])]
         truth = np.argsort(np.where(mask, squared, np.inf), axis=1)[rows, :k]
         share = np.mean((truth[:, :, None] == found[:, None]).any(axis=2))
         assert share == 1.0 if exact else share == pytest.approx(recall[purpose], abs=0.05)
@@ -182,7 +191,7 @@ def test_exact_neighbors_are_those_of_one_machine(client, n_shards):
     truth = ExactNeighbors(X, y)
     squared, graph = truth.graph(7)
     expected = {"graph": graph, "targets": truth.targets(3), "impostors": truth.impostors(3)}
-    for part, its in zip(parts, found, strict=True):
-        np.testing.assert_allclose(its.squared, squared[part.rows])
+    for part, near in zip(parts, found, strict=True):
+        np.testing.assert_allclose(near.squared, squared[part.rows])
         for purpose, numbers in expected.items():
-            np.testing.assert_array_equal(rows[getattr(its, purpose)], numbers[part.rows])
+            np.testing.assert_array_equal(rows[getattr(near, purpose)], numbers[part.rows])

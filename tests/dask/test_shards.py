@@ -1,6 +1,7 @@
 """Rows that are sorted into shards, and what shards read of each other."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from plml.dask.shards import (
     Shard,
     _route,
     _runs,
+    n_shards_for,
     rows_of_a_task,
     sampled_numbers,
     sampled_rows,
@@ -74,6 +76,22 @@ def test_samples():
 def test_rows_that_a_task_has_room_for():
     assert rows_of_a_task(ClusterAtOnce(memory=48.0 * 10 * 123), 10, 1000) == 123
     assert rows_of_a_task(ClusterAtOnce(memory=1e12), 10, 1000) == 1000
+
+
+def test_as_many_shards_as_threads_or_as_memory_asks_for():
+    """Of 10 features and 64 numbers that come with a row, 48 bytes each; at least 256 rows."""
+    table = SimpleNamespace(n_features=10)
+    for bytes_of_a_task, n_rows, n_shards in (
+        (1e12, 100_000, 2),  # one per thread
+        (1000 * 48 * 74, 100_000, 100),
+        (1000 * 48 * 74, 100_001, 101),
+        (1.0, 100_000, 390),
+        (1.0, 100, 1),
+    ):
+        cluster = ClusterAtOnce(n_workers=2, memory=bytes_of_a_task)
+        assert n_shards_for(cluster, table, n_rows) == n_shards
+    assert n_shards_for(ClusterAtOnce(n_workers=9), table, 1000) == 3
+    assert n_shards_for(ClusterAtOnce(n_workers=9), table, 1000, fewest=500) == 2
 
 
 @pytest.mark.parametrize("s", [0, 1, 2])

@@ -45,8 +45,8 @@ def test_all_of_it_in_the_order_of_the_user(training):
 
 def test_weights_in_the_blocks_of_the_user(training):
     offsets = np.array([0, 12, 15, 20])
-    its = zip(training.shards, training.weights, strict=True)
-    cut = [cut_by_block(shard, weights, offsets) for shard, weights in its]
+    known = zip(training.shards, training.weights, strict=True)
+    cut = [cut_by_block(shard, weights, offsets) for shard, weights in known]
     for b in range(3):
         block = sorted_by_row([pieces[b] for pieces in cut])
         np.testing.assert_array_equal(block[:, 0], np.arange(offsets[b], offsets[b + 1]))

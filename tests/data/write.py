@@ -1,4 +1,4 @@
-"""Writes the model files of format 1 that must load for ever. Run once, with plml 0.1.0."""
+"""Writes the model files of format 1 that must load forever. Run once, with plml 0.1.0."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,8 @@
 """The paper's baselines as estimators."""
 
 import pickle
+import warnings
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
 import judge
-from plml import CBLML, DANN, GLML, LMNN, LMNNMM, SML, BoostMetric, KernelSVM
+from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, SML, BoostMetric, KernelSVM
+from plml.backend.progress import observed
 from plml.baselines import kernel_machines
 from plml.baselines.generative import bias_matrices, fit_gaussians, generative_metrics
 from plml.estimators.glml import METRIC_SHRINKAGES
@@ -205,6 +208,24 @@ class TestLMNN:
         again = model(validation_fraction=0.3, random_state=0).fit(X, y)
         np.testing.assert_array_equal(stopped.basis_metrics_, again.basis_metrics_)
 
+    def test_a_class_of_one_does_not_keep_a_fit_from_stopping_early(self, blobs):
+        X, y = blobs
+        labels = np.where(np.arange(len(y)) == 0, 9, y)
+        with pytest.warns(UserWarning, match="classes with one member"):
+            model = LMNN(validation_fraction=0.3, random_state=0).fit(X, labels)
+        assert 0.0 <= model.validation_error_ < 0.5
+        assert model.classes_.tolist() == [0, 1, 2, 9]
+
+    @pytest.mark.parametrize("model", [LMNN, LMNNMM])
+    def test_the_energy_rule_knows_no_units(self, blobs, model):
+        X, y = blobs
+        model = model(decision="energy")
+        shares = model.fit(X, y).predict_proba(X[:20] + 0.2)
+        in_other_units = model.fit(8.0 * X, y).predict_proba(8.0 * (X[:20] + 0.2))
+        np.testing.assert_allclose(in_other_units, shares, rtol=1e-6)
+        assert shares.min() < 0.4
+        np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+
     @pytest.mark.parametrize("model", [LMNN, LMNNMM])
     def test_energy_rule(self, blobs, model):
         X, y = blobs
@@ -339,6 +360,24 @@ class TestKernelSVM:
         model = KernelSVM(kernels=["linear"], Cs=[1.0]).fit(np.tile(X, (8, 1)), np.tile(y, 8))
         assert len(pickle.dumps(model)) < 100_000  # its Gram matrix has 2.9 MB
 
+    def test_a_subsample_is_drawn_by_the_random_state(self, rng):
+        """Labels are noise, so every subsample has scores of its own."""
+        X, y = rng.normal(size=(120, 3)), rng.integers(0, 2, size=120)
+
+        def scores(seed):
+            model = KernelSVM(max_selection_samples=30, random_state=seed, kernels=("gaussian",))
+            return model.fit(X, y).cv_results_["mean_test_score"].tolist()
+
+        assert scores(1) == scores(1)
+        assert len({tuple(scores(seed)) for seed in range(4)}) > 1
+
+    def test_decisions_are_those_of_the_rows_one_by_one(self, blobs):
+        X, y = blobs
+        model = KernelSVM().fit(X, y)
+        together = model.decision_function(X)
+        alone = np.concatenate([model.decision_function(row[None]) for row in X])
+        np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-12)
+
     def test_subsample_keeps_every_class(self, blobs):
         _, y = blobs
         rows = KernelSVM(max_selection_samples=12, random_state=0)._selection_rows(y)
@@ -412,7 +451,40 @@ def test_learns_something_real(paper_split, name, model, at_least):
     assert model.fit(X_train, y_train).score(X_test, y_test) >= at_least - 5e-5
 
 
+def test_stages_are_those_that_were_planned(blobs):
+    """So the bar of a fit names each one and ends at its end."""
+    for model, expected in (
+        (BoostMetric(max_iter=3), ["triplets", "BoostMetric"]),
+        (LMNN(max_iter=3, solver="factored"), ["neighbours", "LMNN"]),
+        (PLML(n_bases=2), ["neighbours", "anchors", "stage 1, weights", "triplets"]),
+    ):
+        seen = []
+
+        @contextmanager
+        def watch(name, seen=seen):
+            seen.append(name)
+            yield
+
+        with observed(watch), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(*blobs)
+        assert seen[: len(expected)] == expected
+
+
 class TestGLML:
+    def test_means_and_precisions_are_in_the_coordinates_of_the_data(self, rng):
+        """Also where a column is the sum of two others, and the fit is in their span."""
+        X, y = rng.normal(size=(80, 2)), np.arange(80) % 2
+        X[y == 1] += [1.0, 2.0]
+        redundant = np.column_stack([X, X.sum(axis=1)])
+        model = GLML(metric_shrinkage=0.5).fit(redundant, y)
+        for c in range(2):
+            np.testing.assert_allclose(model.means_[c], redundant[y == c].mean(axis=0))
+        assert model.precisions_.shape == (2, 3, 3)
+        across = np.array([1.0, 1.0, -1.0])
+        np.testing.assert_allclose(model.precisions_ @ across, 0.0, atol=1e-9)
+        assert model.metric_shrinkage_ == 0.5
+
     def test_how_far_the_metric_is_shrunk_is_selected_on_held_out_rows(self, rng):
         """Many features without information: the published metric is blind, a shrunk one is not."""
         y = np.arange(240) % 3
@@ -436,6 +508,16 @@ class TestGLML:
         np.testing.assert_allclose(
             model.get_mahalanobis_matrix(Q), generative_metrics(bias_matrices(gaussians, Q))
         )
+
+    def test_scores_are_shares_of_the_rows_that_were_tested(self, rng):
+        """Ten of the forty rows that each of two folds leaves out."""
+        X, y = rng.normal(size=(80, 3)), rng.integers(0, 2, size=80)
+        for n_samples, n_tested in ((20, 20), (1000, 80)):
+            model = GLML(max_selection_samples=n_samples, random_state=0).fit(X, y)
+            right = n_tested * model.cv_results_["mean_test_score"]
+            np.testing.assert_allclose(right, np.round(right), atol=1e-9)
+            assert 0 < right.max() < n_tested
+        assert np.ptp(right) > 0
 
     def test_few_selection_samples_are_enough_to_run(self, blobs):
         X, y = blobs

@@ -58,3 +58,18 @@ def test_the_progress_bar_of_scikit_learn(blobs, capsys):
     pytest.importorskip("rich")
     PLML(n_bases=3, random_state=0).set_callbacks(callback.ProgressBar()).fit(*blobs)
     assert "stage 2" in capsys.readouterr().out
+
+
+def test_callbacks_are_told_which_estimator_is_fitted(blobs):
+    told = []
+
+    class Listener(Recorder):
+        def on_fit_task_begin(self, estimator, context):
+            told.append(type(estimator))
+
+        def on_fit_task_end(self, estimator, context, *, metadata=None):
+            told.append(type(estimator))
+            return False
+
+    PLML(n_bases=2, tol=0.1, random_state=0).set_callbacks(Listener()).fit(*blobs)
+    assert set(told) == {PLML}

@@ -10,6 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 from every_estimator import ESTIMATORS
 from plml import DANN, GLML, LMNN, PLML, SML
+from plml.estimators._neighborhoods import within_radius
 
 WITH_NEIGHBORS = [name for name in ESTIMATORS if name != "KernelSVM"]
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -163,3 +164,33 @@ def test_before_a_fit():
     for ask in ("kneighbors_graph", "radius_neighbors", "radius_neighbors_graph", "get_metric"):
         with pytest.raises(NotFittedError):
             getattr(SML(), ask)()
+
+
+@pytest.mark.parametrize("nearest_first", [True, False])
+def test_a_radius_is_searched_in_growing_looks(nearest_first):
+    """Query i has its neighbours at distances (i + 1) (1, 2, ..., 300); each look asks for more."""
+    order = np.random.default_rng(0).permutation(300)
+    looks = []
+
+    def search(rows, k):
+        looks.append((rows.tolist(), k))
+        squared = np.square(np.outer(rows + 1, np.arange(1.0, k + 1)))
+        return squared, np.tile(order[:k], (len(rows), 1))
+
+    distances, numbers = within_radius(search, 3, 300, 30.0, nearest_first)
+    assert looks == [([0, 1, 2], 16), ([0], 64)]
+    for i, n_near in enumerate((30, 15, 10)):
+        expected = np.arange(n_near) if nearest_first else np.argsort(order[:n_near])
+        np.testing.assert_allclose(distances[i], (i + 1) * (1.0 + expected))
+        np.testing.assert_array_equal(numbers[i], order[:n_near][expected])
+    everything, _ = within_radius(search, 1, 300, np.inf, nearest_first)
+    assert len(everything[0]) == 300
+    assert [k for _, k in looks[2:]] == [16, 64, 256, 300]
+
+
+@pytest.mark.parametrize(("excess", "n_near"), [(0.0, 3), (5e-13, 3), (2e-12, 0), (-2e-12, 3)])
+def test_a_distance_is_within_a_radius_up_to_its_rounding(excess, n_near):
+    def search(rows, k):
+        return np.full((1, 3), (2.0 * (1.0 + excess)) ** 2), np.arange(3)[None]
+
+    assert len(within_radius(search, 1, 3, 2.0, True)[1][0]) == n_near

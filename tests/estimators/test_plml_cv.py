@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
 from plml import PLML, PLMLCV
+from plml.estimators._selection import _as_results
 from processes import left_when_killed, start, workers_of
 
 SMALL = {"n_bases": 4, "random_state": 0}
@@ -49,6 +50,20 @@ class TestPLMLCV:
         np.testing.assert_allclose(results["std_test_score"], scores.std(axis=0))
         assert results["rank_test_score"][results["mean_test_score"].argmax()] == 1
         assert results["split0_dual_gap"].max() <= model.selection_tol
+
+    def test_equal_scores_have_equal_ranks(self):
+        """The best has rank one, and equals share the better one of theirs."""
+        values = np.array([8.0, 4.0, 2.0, 1.0])
+        scores = np.array([[0.5, 0.75, 0.25, 0.75], [0.75, 0.75, 1.0, 1.0]])
+        gaps = np.arange(8.0).reshape(2, 4)
+        results = _as_results(values, list(zip(scores, gaps, strict=True)))
+        assert results["params"] == [{"regularization": value} for value in values]
+        assert results["param_regularization"] is values
+        np.testing.assert_allclose(results["mean_test_score"], [0.625, 0.75, 0.625, 0.875])
+        np.testing.assert_allclose(results["std_test_score"], [0.125, 0.0, 0.375, 0.125])
+        assert results["rank_test_score"].tolist() == [3, 2, 3, 1]
+        np.testing.assert_array_equal(results["split1_dual_gap"], gaps[1])
+        np.testing.assert_array_equal(results["split0_test_score"], scores[0])
 
     def test_folds_in_parallel_change_nothing(self, blobs):
         X, y = blobs

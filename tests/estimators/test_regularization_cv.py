@@ -86,3 +86,9 @@ def test_rows_are_checked_as_in_a_fit(blobs):
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="NaN in feature 1, row 3"):
         RegularizationCV(SML()).fit(X, y)
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_progress_is_shown_where_the_estimator_shows_it(blobs, capsys, verbose):
+    RegularizationCV(SML(verbose=verbose), regularizations=(10.0,)).fit(*blobs)
+    assert bool(capsys.readouterr().err) == bool(verbose)

@@ -1,4 +1,4 @@
-"""Model files: every estimator, nothing executed, nothing damaged accepted, old files for ever."""
+"""Model files: every estimator, nothing executed, nothing damaged accepted, old files readable."""
 
 import io
 import json
@@ -256,7 +256,7 @@ def large():
     return npy(np.zeros(10**7))
 
 
-#: name: (an object of the schema, members beside it, the compression, what the message says)
+#: name: (an object of the schema, other members, the compression, what the message says)
 CRAFTED = {
     "a compressed array": (array_node(), {"1.npy": large}, zipfile.ZIP_DEFLATED, "compressed"),
     "a compressed schema": (

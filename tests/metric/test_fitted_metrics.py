@@ -88,6 +88,25 @@ class TestBasisMetric:
         inner = metric.query_vectors(Q) @ metric.index_vectors().T
         np.testing.assert_array_equal(np.argsort(-inner, axis=1)[:, :K], metric.search(Q, K)[1])
 
+    def test_vectors_are_about_the_mean_of_the_training_rows(self, rng):
+        """Every column about its own mean, so that no offset costs digits."""
+        X = rng.normal(size=(60, 3)) + np.array([1e3, 0.0, -10.0])
+        M, W = np.eye(3)[None], np.ones((60, 1))
+        metric = BasisMetric(X, W, M, SingleMetric())
+        centered = X - X.mean(axis=0)
+        stored, asked = metric.index_vectors(), metric.query_vectors(None)
+        np.testing.assert_allclose(stored[:, :3], centered, atol=1e-9)
+        np.testing.assert_allclose(stored[:, 3], np.square(centered).sum(axis=1))
+        np.testing.assert_allclose(asked, np.column_stack([2.0 * centered, -W]), atol=1e-9)
+        np.testing.assert_allclose(metric.query_vectors(X), asked)
+
+    def test_weights_have_the_dtype_of_their_points(self, rows, bases):
+        X, Q, span = rows
+        M, W = bases
+        for rule in (NearestCenter(inside(X[:3], span)), SingleMetric()):
+            metric = BasisMetric(X, W, M, rule, span=span)
+            assert metric.weights(Q.astype(np.float32)).dtype == np.float32
+
     def test_the_split_adds_up_and_shares_sum_to_one(self, rows, bases):
         X, Q, span = rows
         M, W = bases
@@ -203,7 +222,11 @@ class TestQueryMetric:
     def test_training_rows_are_left_out_of_their_own_neighbors(self, rows, metric):
         X = rows[0]
         expected = naive_neighbors(X, X, metric.matrix(None), own=True)
-        np.testing.assert_array_equal(metric.search(None, K)[1], expected)
+        squared, found = metric.search(None, K)
+        np.testing.assert_array_equal(found, expected)
+        differences = X - X[found[:, 0]]
+        nearest = np.einsum("qd,qde,qe->q", differences, metric.matrix(None), differences)
+        np.testing.assert_allclose(squared[:, 0], nearest, rtol=1e-9)
         np.testing.assert_allclose(metric.matrix(None), 2.0 * metric.matrix(X))
 
     def test_blocks_do_not_change_the_answer(self, rows, metric):

@@ -52,11 +52,11 @@ def test_idx_files(tmp_path):
     header = (0x00000803).to_bytes(4, "big") + b"".join(n.to_bytes(4, "big") for n in (2, 1, 3))
     (tmp_path / "images").write_bytes(header + bytes(range(6)))
     np.testing.assert_array_equal(
-        datasets._read_idx(tmp_path / "images"), [[[0, 1, 2]], [[3, 4, 5]]]
+        datasets.read_idx(tmp_path / "images"), [[[0, 1, 2]], [[3, 4, 5]]]
     )
     (tmp_path / "images").write_bytes(b"not idx")
     with pytest.raises(ValueError, match="not an IDX file"):
-        datasets._read_idx(tmp_path / "images")
+        datasets.read_idx(tmp_path / "images")
 
 
 @pytest.mark.data

@@ -41,7 +41,7 @@ def test_different_rows_cannot_be_compared():
         mcnemar(np.ones(3), np.ones(4))
 
 
-def test_ranking_gives_one_half_or_no_point_a_pair():
+def test_ranking_gives_one_half_or_no_point_per_pair():
     n = 200
     good, bad = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
     middle = np.arange(n) < 120

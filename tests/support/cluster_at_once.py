@@ -23,7 +23,7 @@ class ClusterAtOnce:
         return function(*arguments)
 
     def map(self, function, *parts, known=()):
-        return [function(*its, *known) for its in zip(*parts, strict=True)]
+        return [function(*arguments, *known) for arguments in zip(*parts, strict=True)]
 
     def put(self, value):
         return value

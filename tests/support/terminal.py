@@ -1,6 +1,6 @@
 """A command in a terminal of its own.
 
-The process of the tests is never forked: it has threads, and a forked process may wait for ever for
+The process of the tests is never forked: it has threads, and a forked process may wait forever for
 a lock that one of them held.
 """
 
@@ -25,17 +25,17 @@ def started(arguments, size=(24, 80), term="xterm", seconds=120):
     """A command as a pexpect object, and its process, which is killed at the end of the block."""
     from pexpect.fdpexpect import fdspawn
 
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-c", _OWN_TERMINAL, *map(str, arguments)],
-        stdin=its,
-        stdout=its,
-        stderr=its,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
         start_new_session=True,
         env={**os.environ, "TERM": term, "COLUMNS": str(size[1])},
     )
-    os.close(its)
+    os.close(theirs)
     child = fdspawn(ours, encoding="utf-8", timeout=seconds)
     try:
         yield child, process

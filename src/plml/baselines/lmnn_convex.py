@@ -69,11 +69,11 @@ class TargetCoordinates:
         self._inverse = (vectors * sizes[:, None, :]).mT
 
     def of(self, M: np.ndarray) -> np.ndarray:
-        """N from M."""
+        """N, the metrics M in the coordinates of the basis."""
         return self._inverse @ M @ self._inverse.mT
 
     def metrics(self, N: np.ndarray) -> np.ndarray:
-        """M from N."""
+        """M, metrics N in the coordinates of the data."""
         return self.basis @ N @ self.basis.mT
 
 

@@ -44,7 +44,7 @@ _BLOCK = 8192
 
 
 def add_table_commands(commands: Any) -> None:
-    """Their parsers."""
+    """Add ``fit``, ``predict``, ``evaluate`` and ``explain`` to the command line."""
     fit = commands.add_parser(
         "fit",
         help="learn from a CSV or Parquet table and save the model",
@@ -311,11 +311,11 @@ def _read(options: argparse.Namespace) -> tuple[tables.Model, "pd.DataFrame"]:
 def _in_blocks(name: str, predict: Callable[[Any], np.ndarray], rows: Any) -> np.ndarray:
     """Predictions, a block of rows at a time, so that it can be said how far they are."""
     parts = []
-    with stage(name) as its:
+    with stage(name) as progress:
         for start in range(0, len(rows), _BLOCK):
             parts.append(predict(rows[start : start + _BLOCK]))
             done = min(start + _BLOCK, len(rows))
-            its.report(f"{done} of {len(rows)} rows", done / len(rows))
+            progress.report(f"{done} of {len(rows)} rows", done / len(rows))
     return np.concatenate(parts)
 
 

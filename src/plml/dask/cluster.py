@@ -63,8 +63,8 @@ def _with_workers(client: Client) -> Client:
 class Cluster:
     """Tasks of one fit on a client's workers.
 
-    Nothing is scattered: all that a task reads came from another task, so that Dask can make again
-    what a lost worker held.
+    Nothing is scattered: all that a task reads came from another task, so that Dask can compute
+    again what a lost worker held.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ class Cluster:
         """Tasks carry the name of the stage on the dashboard."""
         before = self.stage, self._pieces
         try:
-            with span(name), stage(name, named=False) as its:
-                self.stage, self._pieces = name, its
-                its.report(name, 0.0)
+            with span(name), stage(name, named=False) as pieces:
+                self.stage, self._pieces = name, pieces
+                pieces.report(name, 0.0)
                 yield
         finally:
             self.stage, self._pieces = before
@@ -104,7 +104,7 @@ class Cluster:
         self, function: Callable[..., Any], *parts: Iterable[Any], known: tuple[Any, ...] = ()
     ) -> list[Future]:
         """A task for each of several parts, given what is known to all of them."""
-        return [self.submit(function, *its, *known) for its in zip(*parts, strict=True)]
+        return [self.submit(function, *arguments, *known) for arguments in zip(*parts, strict=True)]
 
     def put(self, value: Any) -> Future:
         """A value that many tasks want."""

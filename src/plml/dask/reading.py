@@ -45,12 +45,12 @@ class Table(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """All of them."""
+        """Rows of all blocks together."""
         return sum(self.sizes)
 
     @property
     def n_features(self) -> int:
-        """Columns."""
+        """Columns of every block."""
         return len(self.mean)
 
 

@@ -45,7 +45,7 @@ class PointSums(NamedTuple):
     slope: float
 
 
-class Trial(NamedTuple):
+class ShardedTrial(NamedTuple):
     """A point of all shards."""
 
     x: list[Future]  # of Point
@@ -98,7 +98,7 @@ class ShardedDual(MetricsDual):
         return self._sum_of(_scatter_sizes, points)
 
     def losses(self, M: np.ndarray | PsdMatrices) -> tuple[float, float]:
-        """Of all shards."""
+        """The hinge loss and the pull of metrics M, summed over the shards."""
         known = self.dtype, sent(self.cluster, as_psd_matrices(M))
         losses = self.cluster.map(_losses, self.duals, known=known)
         hinge, pulled = np.sum(self.cluster.gather(losses), axis=0)
@@ -107,7 +107,7 @@ class ShardedDual(MetricsDual):
     def _sum_of(self, kernel: Callable[..., Any], *of_shards: list[Future]) -> Any:
         """The sum of what a kernel finds on the shards, on the driver."""
         submit, shards = self.cluster.submit, zip(self.duals, *of_shards, strict=True)
-        tasks = (submit(kernel, *its, self.dtype) for its in shards)
+        tasks = (submit(kernel, *shard, self.dtype) for shard in shards)
         running = RunningSum(partial(submit, summed), tasks)
         return self.cluster.gather(submit(summed, running.parts))
 
@@ -115,17 +115,17 @@ class ShardedDual(MetricsDual):
         """g(gamma) with the metrics of gamma."""
         return self.arrive(points).evaluation
 
-    def arrive(self, points: list[Future]) -> Trial:
+    def arrive(self, points: list[Future]) -> ShardedTrial:
         """The same, and the slope of the way there."""
         sums = self._sum_of(sums_at, points)
         evaluation = self._evaluate_sums(sums.scatter, sums.total)
-        return Trial(points, evaluation, evaluation.value, sums.slope)
+        return ShardedTrial(points, evaluation, evaluation.value, sums.slope)
 
     def _evaluate_sums(self, scatter: np.ndarray, total: float) -> Evaluation:
         """From -K and the sum of gamma."""
         return self.evaluate_at(np.array([total]), self.metrics_of(scatter))
 
-    def slacks(self, at: Trial) -> list[Future]:
+    def slacks(self, at: ShardedTrial) -> list[Future]:
         """The gradients of the shards."""
         known = self.dtype, sent(self.cluster, at.evaluation.cache)
         return self.cluster.map(slack_at, self.duals, at.x, known=known)

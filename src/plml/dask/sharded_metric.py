@@ -144,8 +144,8 @@ def nearest_of_all(found: list[Nearest], k: int) -> Nearest:
     """The k nearest of several shards, ordered as one index orders them."""
     distances = reduce(Measured.joined_with, (part.distances for part in found))
     rows, *known = (
-        np.concatenate(its, axis=1)
-        for its in zip(*((part.rows, *part.known) for part in found), strict=True)
+        np.concatenate(arrays, axis=1)
+        for arrays in zip(*((part.rows, *part.known) for part in found), strict=True)
     )
     order = neighbor_order(distances, rows)[:, :k]
     at = np.arange(len(rows))[:, None], order

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from distributed import Future
 
-from plml.dask.sharded_dual import BOUNDS, Point, ShardedDual, Slack, Trial
+from plml.dask.sharded_dual import BOUNDS, Point, ShardedDual, ShardedTrial, Slack
 from plml.solvers.problem import Evaluation, Solution, State
 from plml.solvers.quasi_newton import (
     MEMORY,
@@ -75,12 +75,12 @@ class ShardedMoves(BoxOracle):
     def state(self, at: ShardedLook) -> State:
         return {}  # no checkpoint is made on a cluster
 
-    def trial(self, at: ShardedLook, step: float) -> Trial:
+    def trial(self, at: ShardedLook, step: float) -> ShardedTrial:
         coefficients = row_coefficients(at.gram, range(self.n_remembered))
         here = at.x, at.slacks, at.ways, self._ways
         return self.dual.arrive(self.cluster.map(moved, *here, known=(coefficients, step)))
 
-    def accept(self, trial: Trial, before: ShardedLook) -> ShardedLook:
+    def accept(self, trial: ShardedTrial, before: ShardedLook) -> ShardedLook:
         return self._look(trial, self.dual.slacks(trial), before)
 
     def forget(self, at: ShardedLook) -> ShardedLook:
@@ -88,7 +88,10 @@ class ShardedMoves(BoxOracle):
         return self._look(at, at.slacks)
 
     def _look(
-        self, at: Trial | ShardedLook, slacks: list[Future], before: ShardedLook | None = None
+        self,
+        at: ShardedTrial | ShardedLook,
+        slacks: list[Future],
+        before: ShardedLook | None = None,
     ) -> ShardedLook:
         on_shards, dtype = self.cluster.map, self.dual.dtype
         numbers = on_shards(_numbers, slacks)
@@ -96,7 +99,7 @@ class ShardedMoves(BoxOracle):
         ways = on_shards(way_to, at.x, slacks, came, known=(numbers, dtype))
         if before is not None:
             memory = zip(self._ways, ways, strict=True)
-            self._ways = [[*its, way][-MEMORY:] for its, way in memory]
+            self._ways = [[*earlier, way][-MEMORY:] for earlier, way in memory]
         grams = on_shards(gram_of, slacks, self._ways, ways, known=(dtype,))
         grams, numbers = self.cluster.gather((grams, numbers))
         _, steepest, hinge = zip(*numbers, strict=True)

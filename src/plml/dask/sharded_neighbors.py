@@ -97,12 +97,12 @@ class _Search(NamedTuple):
 
     def exactly(self, queries: list[Future]) -> list[Future]:
         """``NeighborLists`` of rows of shards, by definition."""
-        return self.cluster.in_waves(lambda wave: [self._exactly_for(its) for its in wave], queries)
+        return self.cluster.in_waves(lambda wave: list(map(self._exactly_for, wave)), queries)
 
     def _exactly_for(self, queries: Future) -> Future:
         submit, k = self.cluster.submit, max(self.wanted)
         searched = zip(self.among.parts, self.among.offsets[:-1].tolist(), strict=True)
-        return self._merged(submit(_search_exactly, queries, *its, k) for its in searched)
+        return self._merged(submit(_search_exactly, queries, *shard, k) for shard in searched)
 
     def _merged(self, candidates: Iterable[Future]) -> Future:
         """``NeighborLists`` of what shards propose, a few of them in memory at a time."""
@@ -125,8 +125,8 @@ class _Search(NamedTuple):
             queries = cluster.map(_probing, wave, known=(known, n_cells))
             reached = cluster.gather(cluster.map(_shards_of, queries, known=(known,)))
             return [
-                self._merged(found_in(number, its) for number in numbers)
-                for its, numbers in zip(queries, reached, strict=True)
+                self._merged(found_in(number, rows) for number in numbers)
+                for rows, numbers in zip(queries, reached, strict=True)
             ]
 
         return cluster.in_waves(found, self.shards.parts)
@@ -139,8 +139,8 @@ class _Search(NamedTuple):
         sizes = self.cluster.gather(self.cluster.map(len, short))
         open_shards = [s for s, size in enumerate(sizes) if size]
         exact = self.exactly([submit(rows_of, parts[s], short[s]) for s in open_shards])
-        for s, its in zip(open_shards, exact, strict=True):
-            found[s] = submit(_patched, found[s], short[s], its)
+        for s, lists in zip(open_shards, exact, strict=True):
+            found[s] = submit(_patched, found[s], short[s], lists)
         return found
 
     def truth(self, sample: list[np.ndarray]) -> tuple[Shard, NeighborLists]:
@@ -230,14 +230,14 @@ def _nearest_by_side(
             if len(lists) == _LISTS:  # there may be many classes
                 lists = [nearest_of(lists, k)]
         parts.append(nearest_of(lists, k))
-    return Near(*(np.concatenate(its, axis=1) for its in zip(*parts, strict=True)))
+    return Near(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)))
 
 
 def nearest_of(parts: list[Near], k: int) -> Near:
     """The k nearest of several lists, equals by the order of the user."""
     padding = _nothing((*parts[0].squared.shape[:-1], k))
     squared, numbers, rows = (
-        np.concatenate(its, axis=-1) for its in zip(*parts, padding, strict=True)
+        np.concatenate(arrays, axis=-1) for arrays in zip(*parts, padding, strict=True)
     )
     numbers = np.where(np.isinf(squared), -1, numbers)
     order = np.lexsort((rows, squared), axis=-1)[..., :k]

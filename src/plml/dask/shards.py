@@ -53,7 +53,7 @@ class Shards(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """All of them."""
+        """Rows of all shards together."""
         return int(self.offsets[-1])
 
 
@@ -108,11 +108,11 @@ def make_shards(cluster: Cluster, table: Table, n_shards: int | None, seed: int)
     starts, known = offsets_of(table.sizes)[:-1].tolist(), cluster.put(quantizer)
     for block, start in zip(table.blocks, starts, strict=True):
         routed = cluster.submit(_route, block, start, known)
-        for s, its in enumerate(pieces):  # at once, while the block is in memory
-            its.add(cluster.submit(getitem, routed, s))
+        for s, of_shard in enumerate(pieces):  # at once, while the block is in memory
+            of_shard.add(cluster.submit(getitem, routed, s))
     parts = [
-        cluster.submit(_assembled, its.parts, on=worker)
-        for its, worker in zip(pieces, workers, strict=True)
+        cluster.submit(_assembled, of_shard.parts, on=worker)
+        for of_shard, worker in zip(pieces, workers, strict=True)
     ]
     return laid_out(cluster, parts, workers, quantizer)
 
@@ -150,7 +150,7 @@ def sampled_numbers(sizes: Sequence[int], n_rows: int, seed: int) -> list[np.nda
     rng = np.random.default_rng(seed)
     shares = rng.multivariate_hypergeometric(sizes, n_rows)
     seeds = rng.integers(2**31, size=len(shares))
-    return [some_numbers(*its) for its in zip(sizes, shares, seeds, strict=True)]
+    return [some_numbers(*part) for part in zip(sizes, shares, seeds, strict=True)]
 
 
 def some_numbers(n_rows: int, size: int, seed: int) -> np.ndarray:

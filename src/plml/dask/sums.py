@@ -19,7 +19,7 @@ def summed(parts: list[Any]) -> Any:
 
 def stacked(parts: list[Any]) -> Any:
     """Named tuples of arrays, the rows of one after those of the other."""
-    return type(parts[0])(*(np.concatenate(its) for its in zip(*parts, strict=True)))
+    return type(parts[0])(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 def rows_of(part: Any, chosen: np.ndarray | slice) -> Any:

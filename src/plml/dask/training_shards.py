@@ -71,7 +71,7 @@ class TrainingShards(NamedTuple):
         tasks: dict[Any, Any] = {}
         for b in range(len(self.chunks)):
             pieces = [(f"{name}-pick", s, b) for s in range(len(cut))]
-            tasks |= {key: (getitem, its.key, b) for key, its in zip(pieces, cut, strict=True)}
+            tasks |= {key: (getitem, shard.key, b) for key, shard in zip(pieces, cut, strict=True)}
             tasks[name, b, 0] = (sorted_by_row, pieces)
         graph = HighLevelGraph.from_collections(name, tasks, dependencies=cut)
         return da.Array(graph, name, (self.chunks, (n_bases,)), dtype=dtype)

@@ -24,8 +24,8 @@ class BasisMetricQueries(MetricQueries):
         ----------
         X : (n_queries, n_features) array or data frame, or None for the training instances
         """
-        if (elsewhere := self._elsewhere(X)) is not None:
-            return elsewhere.local_weights(X)
+        if (remote := self._remote_queries(X)) is not None:
+            return remote.local_weights(X)
         return follow(self._ask("weights", X), X)
 
     @of_one_fit

@@ -17,10 +17,10 @@ except ImportError:
     FRAMES = 0
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """No callbacks."""
+        """Stands for scikit-learn's mixin before version 1.9, which has no callbacks."""
 
     def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
-        """The method itself."""
+        """The method as it is, where there are no callbacks."""
         return method
 
 

@@ -117,7 +117,7 @@ class MetricQueries(ABC):
         with self._run().limits():
             return on_host(self._metric.matrix(self._fit_X[rows]))
 
-    def _elsewhere(self, X: Any) -> Any:
+    def _remote_queries(self, X: Any) -> Any:
         """What answers for queries that are not on this machine, or None."""
         if not is_collection(X):
             return None
@@ -143,8 +143,8 @@ class MetricQueries(ABC):
         distances : (n_queries, n_neighbors) array, only with ``return_distance``
         indices : (n_queries, n_neighbors) array of training rows
         """
-        if (elsewhere := self._elsewhere(X)) is not None:
-            return elsewhere.kneighbors(X, n_neighbors, return_distance)
+        if (remote := self._remote_queries(X)) is not None:
+            return remote.kneighbors(X, n_neighbors, return_distance)
         squared, neighbors = self._found(X, n_neighbors)
         neighbors = follow(neighbors, X)
         return (follow(squared**0.5, X), neighbors) if return_distance else neighbors

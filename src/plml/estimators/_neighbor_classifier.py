@@ -109,8 +109,8 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
         ----------
         X : (n_queries, n_features) array or data frame
         """
-        if (elsewhere := self._elsewhere(X)) is not None:
-            return elsewhere.predict(X)
+        if (remote := self._remote_queries(X)) is not None:
+            return remote.predict(X)
         shares = self._shares(self._validate_queries(X))
         codes = namespace(shares).argmax(shares, axis=1)
         if self.classes_.dtype.kind in "biuf":
@@ -127,8 +127,8 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
         ----------
         X : (n_queries, n_features) array or data frame
         """
-        if (elsewhere := self._elsewhere(X)) is not None:
-            return elsewhere.predict_proba(X)
+        if (remote := self._remote_queries(X)) is not None:
+            return remote.predict_proba(X)
         return follow(self._shares(self._validate_queries(X)), X)
 
     def _shares(self, X: Array) -> Array:

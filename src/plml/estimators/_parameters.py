@@ -35,7 +35,7 @@ class Parameters:
     def _parameter_constraints(self) -> dict[str, list[Any]]:
         """Read by scikit-learn's ``_validate_params``."""
         declared = fields(self)  # type: ignore[arg-type]
-        return {its.name: its.metadata["allowed"] for its in declared if its.metadata}
+        return {one.name: one.metadata["allowed"] for one in declared if one.metadata}
 
     def __dask_tokenize__(self) -> str:
         """Of a dataclass, Dask would compare the parameters alone and not what was learned."""

@@ -10,7 +10,7 @@ from plml.estimators._fitted_state import refitted
 if TYPE_CHECKING:
     from plml.dask.fitting import ShardedFit
     from plml.dask.training_shards import TrainingShards
-    from plml.estimators._smooth_weights import SmoothClassifier as Host
+    from plml.estimators._smooth_weights import SmoothWeights as Host
 else:
     Host = object
 
@@ -111,9 +111,9 @@ class ShardedTraining(Host):
         rule = self._recipe(self.scale_).make_rule(self.anchors_, self._scales, self._fit_X)
         return ShardedMetric(self._training, self.weights_, self.basis_metrics_, rule)
 
-    def _elsewhere(self, X: Any) -> Any:
+    def _remote_queries(self, X: Any) -> Any:
         if "_training" not in vars(self) or not is_collection(X):
-            return super()._elsewhere(X)
+            return super()._remote_queries(X)
         from plml.dask.block_queries import BlockQueries, answered_by_shards
 
         return BlockQueries(self, answered_by_shards(self._metric, self.classes_, self.n_neighbors))

@@ -2,22 +2,26 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from plml.estimators._fit_warnings import warn_of_gap
-from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import COUNT, NOT_NEGATIVE, parameter
 from plml.estimators._recipe import RuleMaker
 from plml.metric.weight_rules import NearestRow, NewPoint, WeightRule
 from plml.stages.pipeline import SmoothWeighting, Weighting
 
+if TYPE_CHECKING:
+    from plml.estimators._large_margin import LargeMarginClassifier as Host
+else:
+    Host = object
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SmoothClassifier(LargeMarginClassifier):
-    """What ``PLML`` and ``PLMLCV`` share: a metric that varies smoothly over the data."""
+class SmoothWeights(Host):
+    """Mixin for a large-margin classifier: the metric varies smoothly over the data."""
 
     n_bases: int = parameter(20, COUNT)
     locality: float = parameter(1.0, NOT_NEGATIVE)

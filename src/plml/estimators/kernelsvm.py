@@ -76,7 +76,7 @@ class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
         Mean pairwise distance of the training instances.
     scale_ : float
         Root mean squared length of the training instances, by which all are divided: one for rows
-        of unit length. Polynomials of large numbers would keep the solver busy for ever.
+        of unit length. Polynomials of large numbers would keep the solver busy forever.
     temperature_ : float
         Divides the decision values before the softmax of ``predict_proba``; fitted on the decision
         values of the held-out folds.

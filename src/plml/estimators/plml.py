@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import POSITIVE, parameter
 from plml.estimators._sharded_training import ShardedTraining
-from plml.estimators._smooth_weights import SmoothClassifier
+from plml.estimators._smooth_weights import SmoothWeights
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PLML(ShardedTraining, SmoothClassifier):
+class PLML(ShardedTraining, SmoothWeights, LargeMarginClassifier):
     """Nearest-neighbour classification under a metric that varies smoothly over the data.
 
     Stage 1 learns, for every instance, convex weights W_i over m anchor points,

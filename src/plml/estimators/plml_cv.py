@@ -8,14 +8,15 @@ import numpy as np
 
 from plml.backend.arrays import Array
 from plml.estimators._fit_warnings import open_gap
+from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import POSITIVE, parameter
 from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
-from plml.estimators._smooth_weights import SmoothClassifier
+from plml.estimators._smooth_weights import SmoothWeights
 from plml.stages.run import Run
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PLMLCV(SmoothClassifier):
+class PLMLCV(SmoothWeights, LargeMarginClassifier):
     """PLML that selects ``regularization`` by cross-validated accuracy, then refits on all data.
 
     Within a fold the graph, the anchors, the weights and the triplets are computed once, and the

@@ -8,13 +8,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from plml.backend.arrays import to_available_device
+from plml.backend.arrays import check_device, to_available_device
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import Parameters
 from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
 from plml.ops.distances import mean_radius
 from plml.ops.span import inside, span_of
 from plml.stages.run import Run
+from plml.validation import training_data
 
 
 @dataclass(eq=False, repr=False)
@@ -58,8 +59,8 @@ class RegularizationCV(Parameters, ClassifierMixin, BaseEstimator):
         y : (n_samples,) class labels
         """
         model = clone(self.estimator)
-        model._validate_params()
-        rows, codes = model._validated(X, y)
+        check_device(model.device)
+        rows, model.classes_, codes = training_data(model, X, y)
         run = Run(n_jobs=self.n_jobs, memory=model.working_memory, verbose=model.verbose)
         with run.shown():
             rows = to_available_device(rows, model.device)

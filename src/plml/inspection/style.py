@@ -38,7 +38,7 @@ def class_colors(n_classes: int) -> list[Any]:
 
 
 def clean(ax: "Axes") -> None:
-    """Without the box."""
+    """Hide the upper and the right edge of the frame around a plot."""
     ax.spines[["top", "right"]].set_visible(False)
 
 
@@ -102,7 +102,7 @@ def write_figure(figure: "Figure", path: Path) -> None:
 
 
 def number(value: float) -> str:
-    """Short."""
+    """A number with three significant digits."""
     return f"{value:.3g}"
 
 

@@ -32,7 +32,7 @@ class View(NamedTuple):
         return cls(origin, axes * signs[:, None], labels)
 
     def points(self, X: np.ndarray) -> np.ndarray:
-        """(n, 2)."""
+        """(n, d) points in the coordinates of the plane, (n, 2)."""
         return (X - self.origin) @ self.axes.T
 
     def metrics(self, M: np.ndarray) -> np.ndarray:

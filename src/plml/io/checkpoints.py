@@ -141,7 +141,7 @@ class FileCheckpointer(Checkpointer):
         }
 
     def put(self, name: str, arrays: State) -> None:
-        """Replace one part."""
+        """Replace the arrays of one part of the state."""
         for key in [key for key in self.state if key.startswith(f"{name}/")]:
             del self.state[key]
         # Copies: a solver goes on writing to what it hands over.

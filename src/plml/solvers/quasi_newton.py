@@ -218,7 +218,7 @@ class Memory:
         self._used[...] = like(vectors, self._vectors)
 
     def clear(self) -> None:
-        """Forget the steps."""
+        """Forget all remembered steps and changes of the gradient."""
         self._slots.clear()
 
     def add(self, step: Array, change: Array) -> None:

@@ -39,7 +39,7 @@ class Model:
 
     @property
     def classifier(self) -> PLML | PLMLCV:
-        """The last step."""
+        """The classifier at the end of the pipeline."""
         return self.pipeline[-1]
 
     def prepared(self, table: "pd.DataFrame", name: str) -> "pd.DataFrame":
