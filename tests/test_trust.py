@@ -102,7 +102,10 @@ def test_duplicates_and_ties_are_decided_the_same_way_every_time(model):
         np.testing.assert_array_equal(a, b)
     distances, indices = model.kneighbors(X[:60], 6)
     tied = np.diff(distances, axis=1) == 0
-    assert (np.diff(indices, axis=1)[tied] > 0).all()  # the lower index first
+    farther = np.diff(np.linalg.norm(X[indices] - X[:60, None], axis=2), axis=1)
+    assert (farther[tied] > -1e-12).all()  # the Euclidean order first,
+    tied &= np.abs(farther) < 1e-12
+    assert (np.diff(indices, axis=1)[tied] > 0).all()  # then the lower index
 
 
 #: Numbers that have broken things elsewhere.

@@ -101,7 +101,7 @@ def test_stages_in_their_order(at_once, data, n_landmarks):
     names = [options["key"].split("-") for _, _, options in at_once.submitted]
     order = dict.fromkeys("-".join(name[: 1 + (name[0] == "stage")]) for name in names)
     landmarks = [] if n_landmarks is None else ["landmarks"]
-    expected = ["read", "shards", "neighbors", *landmarks, "anchors"]
+    expected = ["read", "shards", "unit", "neighbors", *landmarks, "anchors"]
     assert list(order) == [*expected, "stage-weights", "stage-metrics", "queries"]
 
 

@@ -106,7 +106,7 @@ def test_queries_in_blocks_change_nothing(blobs, rng, monkeypatch):
 class TestCBLML:
     def test_weights_are_the_clusters(self, blobs, rng):
         X, y = blobs
-        model = CBLML(n_bases=4, random_state=0).fit(X, y)
+        model = CBLML(n_bases=4, rescale=False, random_state=0).fit(X, y)
         assert set(np.unique(model.weights_)) == {0.0, 1.0}
         for i in range(0, 75, 10):
             nearest = judge.nearest(model.anchors_, X[i], list(range(4)), 1)[0]

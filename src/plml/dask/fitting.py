@@ -20,7 +20,7 @@ from plml.stages.run import Run
 from plml.stages.triplets import check_class_sizes
 
 #: Rough shares of the time of a fit.
-_SHARES = {"read": 1, "shards": 2, "pipeline": 20}
+_SHARES = {"read": 1, "shards": 2, "unit": 0.1, "pipeline": 20}
 
 
 class ShardedFit(NamedTuple):
@@ -62,6 +62,8 @@ def fit_on_cluster(
     with run.shown():
         run.plan(_SHARES)
         table, shards = _sorted_rows(cluster, X, y, n_neighbors, n_shards, seed)
+        with cluster.doing("unit"):
+            unit = _mean_radius(cluster, table, shards) if rescale else 1.0
         stages = ShardedStages(
             cluster,
             table,
@@ -72,7 +74,6 @@ def fit_on_cluster(
             n_landmarks=n_landmarks or MOST_LANDMARKS,
             seed=seed,
         )
-        unit = _mean_radius(cluster, table, shards) if rescale else 1.0
         with stage("pipeline", named=False):
             learned = learn(stages, *in_units(weighting, settings, unit), run)
     return _left_there(cluster, table, shards, learned, unit)

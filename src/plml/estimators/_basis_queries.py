@@ -8,6 +8,7 @@ from plml.backend.arrays import on_host
 from plml.estimators._fitted_state import of_one_fit
 from plml.estimators._metric_queries import MetricQueries, follow
 from plml.inspection.explanation import Explanation
+from plml.metric.votes import class_shares
 
 
 class BasisMetricQueries(MetricQueries):
@@ -99,7 +100,8 @@ class BasisMetricQueries(MetricQueries):
             voters = squared[:, : self.n_neighbors], neighbors[:, : self.n_neighbors]
             if neighbors.shape[1] < self.n_neighbors:
                 voters = self._found(X, self.n_neighbors)
-            codes = on_host(self._counted(*voters)).argmax(axis=1)
+            shares = class_shares(*voters, self._fit_codes, len(self.classes_), self.vote)
+            codes = on_host(shares).argmax(axis=1)
         else:
             codes = on_host(self._shares(queries)).argmax(axis=1)
         unnamed = [f"x{i}" for i in range(queries.shape[1])]

@@ -24,7 +24,6 @@ from plml.estimators._parameters import COUNT, NOT_NEGATIVE, POSITIVE, parameter
 from plml.estimators._recipe import Recipe, RuleMaker
 from plml.io.checkpoints import Checkpoint
 from plml.metric.basis_metric import BasisMetric
-from plml.ops.distances import mean_radius
 from plml.solvers.problem import history_arrays
 from plml.stages.metrics import Metrics
 from plml.stages.neighbors import NEEDED, can_approximate
@@ -121,19 +120,17 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
             self.neighbor_search,
             self.device,
             self.search_backend == "approximate",
+            self.rescale,
         )
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
-        self.scale_ = mean_radius(X) if self.rescale else 1.0
-        self._learn_in_units(X if self.scale_ == 1.0 else X / self.scale_, y, run)
-
-    def _learn_in_units(self, X: Array, y: np.ndarray, run: Run) -> None:
-        """``_learn`` from rows in the units that the parameters speak of."""
         recipe = self._recipe()
         check_targets(y)
         if recipe.approximate and not can_approximate(X):
             raise ValueError(f'search_backend="approximate" {NEEDED}; use "exact"')
         begin_fit(self, 1 + recipe.weighting.n_solvers)
+        self.scale_ = recipe.unit(X)
+        X = X if self.scale_ == 1.0 else X / self.scale_
         learned = learn(recipe.stages(X, y), recipe.weighting, recipe.settings, run)
         self._set_fitted(learned.in_units(self.scale_))
         self.search_recall_ = self._metric.recall(min(self.n_neighbors, len(y) - 1))

@@ -35,6 +35,7 @@ class MetricQueries(ABC):
     """Mixin for estimators that have a metric; a subclass makes it in ``_make_metric``."""
 
     n_neighbors: int
+    vote: str
     n_jobs: int | None
     # Parameters that not every estimator has.
     device: str = "cpu"
@@ -58,10 +59,6 @@ class MetricQueries(ABC):
     @abstractmethod
     def _shares(self, X: Array) -> Array:
         """(q, n_classes) shares of the classes in the votes for checked queries."""
-
-    @abstractmethod
-    def _counted(self, squared: Array, nearest: Array) -> Array:
-        """The same of given neighbours, (q, k) squared distances and training rows."""
 
     def _metric_parameters(self) -> tuple[Any, ...]:
         """Parameters that the metric depends on; a change after the fit takes effect at once."""

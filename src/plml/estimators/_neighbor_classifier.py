@@ -25,9 +25,10 @@ from plml.estimators._fitted_state import of_one_fit, refitted
 from plml.estimators._metric_queries import MetricQueries, follow
 from plml.estimators._parameters import COUNT, Parameters, parameter
 from plml.io.checkpoints import Checkpoint
+from plml.metric.votes import class_shares
 from plml.ops.span import inside, span_of
 from plml.stages.run import Run
-from plml.stages.search import inverse_distances, vote
+from plml.stages.search import vote
 from plml.validation import refuse_keywords, training_data
 
 
@@ -133,15 +134,9 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
 
     def _shares(self, X: Array) -> Array:
         self._check_enough_rows()
-        k = int(self.n_neighbors)
+        k, n_classes = int(self.n_neighbors), len(self.classes_)
         with self._run().limits():
-            if self.vote == "uniform":
-                labels = self._metric.nearest_labels(X, k, self._fit_codes)
-                return vote(labels, len(self.classes_))
-            return self._counted(*self._metric.search(X, k))
-
-    def _counted(self, squared: Array, nearest: Array) -> Array:
-        """The shares of the classes among neighbours at given squared distances, both (q, k)."""
-        labels = like(self._fit_codes, nearest)[nearest]
-        weights = inverse_distances(squared) if self.vote == "distance" else None
-        return vote(labels, len(self.classes_), weights)
+            if self.vote == "uniform":  # in any order
+                return vote(self._metric.nearest_labels(X, k, self._fit_codes), n_classes)
+            squared, nearest = self._metric.search(X, k)
+            return class_shares(squared, nearest, self._fit_codes, n_classes, self.vote)

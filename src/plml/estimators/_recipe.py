@@ -10,6 +10,7 @@ from plml.backend.arrays import Array
 from plml.metric.basis_metric import BasisMetric
 from plml.metric.two_sided_metric import TwoSidedMetric
 from plml.metric.weight_rules import WeightRule
+from plml.ops.distances import mean_radius
 from plml.ops.span import Span, inside
 from plml.stages.one_machine import OneMachine, case_weights
 from plml.stages.pipeline import Settings, Weighting
@@ -28,6 +29,7 @@ class Recipe:
     make_rule : weights of new points
     neighbor_search : of the fit
     device, approximate : of the search
+    rescale : whether the rows are brought to one scale before they are learned from
     """
 
     weighting: Weighting
@@ -36,6 +38,11 @@ class Recipe:
     neighbor_search: str
     device: str
     approximate: bool
+    rescale: bool = False
+
+    def unit(self, X: Array) -> float:
+        """The length that the parameters call one, where some rows are learned from."""
+        return mean_radius(X) if self.rescale else 1.0
 
     def stages(self, X: Array, y: np.ndarray) -> OneMachine:
         """The stages of the pipeline on some rows."""

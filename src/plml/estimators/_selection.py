@@ -13,11 +13,11 @@ from plml.backend.arrays import Array, is_tensor, like, on_host
 from plml.backend.processes import end_with
 from plml.estimators._folds import Split, checked_splits
 from plml.estimators._recipe import Recipe
+from plml.metric.votes import class_shares
 from plml.solvers.problem import Checkpointer
 from plml.stages.costs import SELECTION_ITERATIONS, metrics_cost, search_cost
 from plml.stages.pipeline import METRICS, costs, learn_metrics_of, preparation_costs, with_triplets
 from plml.stages.run import Run
-from plml.stages.search import vote
 from plml.stages.triplets import check_targets
 
 #: The paper's grid for alpha_1.
@@ -53,7 +53,15 @@ def select_regularization(model: Any, X: Array, y: np.ndarray, how: Any, run: Ru
     )
     recipe = model._recipe()
     folds = [
-        _Fold(recipe, values, how.selection_tol, k, len(classes), *_numbers(split, len(y)))
+        _Fold(
+            recipe,
+            values,
+            how.selection_tol,
+            k,
+            model.vote,
+            len(classes),
+            *_numbers(split, len(y)),
+        )
         for split in splits
     ]
     results = _as_results(values, _scores(folds, X, y, run))
@@ -68,6 +76,7 @@ class _Fold(NamedTuple):
     values: np.ndarray  # largest first
     tol: float
     n_neighbors: int
+    vote: str
     n_classes: int
     train: np.ndarray
     test: np.ndarray
@@ -91,7 +100,8 @@ class _Fold(NamedTuple):
     def scores(self, X: Array, y: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:
         """Accuracies and gaps; every value starts where the one before ended."""
         recipe = self.recipe
-        rows, y_train = X[like(self.train, X)], y[self.train]
+        unit = recipe.unit(X[like(self.train, X)])
+        rows, y_train = X[like(self.train, X)] / unit, y[self.train]
         stages = recipe.stages(rows, y_train)
         run.plan(self.costs(X.shape[1]))
         weights = recipe.weighting.learn(stages, recipe.settings, run)
@@ -114,9 +124,10 @@ class _Fold(NamedTuple):
                         anchors,
                         weights.scales,
                     )
-                    queries = X[like(self.test, X)]
-                    codes = metric.nearest_labels(queries, self.n_neighbors, y_train)
-                    found = on_host(vote(codes, self.n_classes)).argmax(axis=1)
+                    queries = X[like(self.test, X)] / unit
+                    voters = metric.search(queries, self.n_neighbors)
+                    shares = class_shares(*voters, y_train, self.n_classes, self.vote)
+                    found = on_host(shares).argmax(axis=1)
             scores.append(np.mean(found == y[self.test]))
             gaps.append(metrics.gap)
         return np.array(scores), np.array(gaps)

@@ -56,13 +56,13 @@ class PLMLCV(SmoothWeights, LargeMarginClassifier):
     cv: Any = parameter(2, "cv_object")
     selection_tol: float = parameter(1e-2, POSITIVE)
 
-    def _learn_in_units(self, X: Array, y: np.ndarray, run: Run) -> None:
+    def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         selection = select_regularization(self, X, y, self, run)
         self.cv_results_ = selection.results
         self.best_regularization_ = selection.regularization
         self.best_score_ = selection.score
         with run.stage(FINAL_FIT):
-            super()._learn_in_units(X, y, run)
+            super()._learn(X, y, run)
 
     def _chosen_regularization(self) -> float:
         return getattr(self, "best_regularization_", 1.0)  # before the choice any value will do

@@ -12,7 +12,6 @@ from plml.backend.arrays import check_device, to_available_device
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import Parameters
 from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
-from plml.ops.distances import mean_radius
 from plml.ops.span import inside, span_of
 from plml.stages.run import Run
 from plml.validation import training_data
@@ -65,8 +64,7 @@ class RegularizationCV(Parameters, ClassifierMixin, BaseEstimator):
         with run.shown():
             rows = to_available_device(rows, model.device)
             inner = inside(rows, span_of(rows))
-            unit = mean_radius(inner) if model.rescale else 1.0
-            selection = select_regularization(model, inner / unit, codes, self, run)
+            selection = select_regularization(model, inner, codes, self, run)
             chosen = clone(self.estimator).set_params(regularization=selection.regularization)
             with run.stage(FINAL_FIT):
                 self.estimator_ = chosen.fit(X, y)
