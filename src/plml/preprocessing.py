@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Divide everything by one number, so that the training rows have a mean square norm of one.
 
-    Directions and ratios stay as they are. The parameters of ``PLML`` then mean the same whatever
-    the number of features is; put it behind a ``StandardScaler``.
+    Directions and ratios stay as they are. ``PLML``, ``SML`` and ``CBLML`` do it themselves
+    (``rescale``); it is for learners whose parameters depend on the scale of the rows.
 
     Attributes
     ----------
