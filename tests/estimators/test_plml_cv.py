@@ -1,14 +1,16 @@
 import subprocess
 import sys
 import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from plml import PLML, PLMLCV
-from plml.estimators._selection import _as_results
+from plml.estimators import _selection as selection
 from processes import left_when_killed, start, workers_of
 
 SMALL = {"n_bases": 4, "random_state": 0}
@@ -56,9 +58,10 @@ class TestPLMLCV:
         values = np.array([8.0, 4.0, 2.0, 1.0])
         scores = np.array([[0.5, 0.75, 0.25, 0.75], [0.75, 0.75, 1.0, 1.0]])
         gaps = np.arange(8.0).reshape(2, 4)
-        results = _as_results(values, list(zip(scores, gaps, strict=True)))
-        assert results["params"] == [{"regularization": value} for value in values]
-        assert results["param_regularization"] is values
+        params = [{"regularization": value} for value in values]
+        results = selection._as_results(params, list(zip(scores, gaps, strict=True)))
+        assert results["params"] is params
+        np.testing.assert_array_equal(results["param_regularization"], values)
         np.testing.assert_allclose(results["mean_test_score"], [0.625, 0.75, 0.625, 0.875])
         np.testing.assert_allclose(results["std_test_score"], [0.125, 0.0, 0.375, 0.125])
         assert results["rank_test_score"].tolist() == [3, 2, 3, 1]
@@ -119,3 +122,65 @@ def test_workers_end_with_a_parent_that_was_killed(moment):
     left = left_when_killed(process)
     process.stdout.close()
     assert not left
+
+
+class TestSeveral:
+    """Neighbours, votes and numbers of bases are selected along with the regularization."""
+
+    GRID: ClassVar = {"n_neighbors": (1, 5, 9), "vote": ("uniform", "distance"), "n_bases": (2, 4)}
+
+    @pytest.fixture(scope="class")
+    def selected(self):
+        X, y = load_iris(return_X_y=True)
+        X, y = X[:, :2], y  # hard enough for scores to differ
+        splits = list(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
+        model = PLMLCV(
+            regularizations=(0.1, 10.0), cv=splits, selection_tol=1e-3, random_state=0, **self.GRID
+        )
+        return model.fit(X, y), X, y, splits
+
+    def test_scores_are_those_of_fits(self, selected):
+        model, X, y, splits = selected
+        results = model.cv_results_
+        assert len(results["params"]) == 2 * 3 * 2 * 2
+        assert set(results["params"][0]) == {"regularization", "n_bases", "n_neighbors", "vote"}
+        for setting, score in list(
+            zip(results["params"], results["split1_test_score"], strict=True)
+        )[::5]:
+            train, test = splits[1]
+            fitted = PLML(random_state=0, **setting).fit(X[train], y[train])
+            assert fitted.score(X[test], y[test]) == pytest.approx(score, abs=0.021)
+
+    def test_the_best_is_fitted_and_asked(self, selected):
+        model, X, y, _ = selected
+        best = model.best_params_
+        assert best == model.cv_results_["params"][model.cv_results_["mean_test_score"].argmax()]
+        assert len(model.basis_metrics_) == best["n_bases"]
+        assert model.kneighbors(X)[0].shape == (150, best["n_neighbors"])
+        same = PLML(random_state=0, **best).fit(X, y)
+        np.testing.assert_array_equal(model.predict(X + 0.01), same.predict(X + 0.01))
+
+    def test_one_search_serves_all_neighbours_and_votes(self, monkeypatch):
+        X, y = load_iris(return_X_y=True)
+        calls = []
+        learn = selection.learn_metrics_of
+        monkeypatch.setattr(
+            selection, "learn_metrics_of", lambda *a: calls.append(1) or learn(*a)
+        )
+        options = {"regularizations": (0.1, 1.0), "cv": 2, "random_state": 0}
+        PLMLCV(n_neighbors=(1, 3, 5), vote=("uniform", "distance"), n_bases=3, **options).fit(X, y)
+        assert len(calls) == 4
+
+    @pytest.mark.parametrize(
+        ("parameters", "match"),
+        [
+            ({"n_neighbors": ()}, "n_neighbors must be a count or a non-empty sequence"),
+            ({"n_neighbors": (1, 0)}, "n_neighbors"),
+            ({"n_bases": (2, 2.5)}, "n_bases"),
+            ({"vote": ("uniform", "loud")}, "vote must be one of uniform, distance, or several"),
+        ],
+    )
+    def test_values_that_are_none(self, parameters, match):
+        X, y = load_iris(return_X_y=True)
+        with pytest.raises(ValueError, match=match):
+            PLMLCV(**parameters).fit(X, y)

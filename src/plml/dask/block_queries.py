@@ -25,11 +25,13 @@ class BlockQueries:
     Parameters
     ----------
     model : fitted estimator
+    n_neighbors : that ``kneighbors`` returns by default
     answer : who answers; by default the model, which is sent to the blocks
     """
 
-    def __init__(self, model: Any, answer: Answer | None = None) -> None:
+    def __init__(self, model: Any, n_neighbors: int, answer: Answer | None = None) -> None:
         self.model = model
+        self.n_neighbors = n_neighbors
         self._answer = answer or partial(_asked, delayed(model, pure=False))
 
     def predict(self, X: Any) -> da.Array:
@@ -42,7 +44,7 @@ class BlockQueries:
 
     def kneighbors(self, X: Any, n_neighbors: int | None, return_distance: bool) -> Any:
         """As ``PLML.kneighbors``."""
-        asked = self.model.n_neighbors if n_neighbors is None else n_neighbors
+        asked = self.n_neighbors if n_neighbors is None else n_neighbors
         k = positive_integer("n_neighbors", asked)
         found = self._ask(X, np.float64, 2 * k, "kneighbors", k)
         distances, indices = found[:, :k], found[:, k:].astype(np.int64)

@@ -97,10 +97,11 @@ class BasisMetricQueries(MetricQueries):
             weights = on_host(metric.weights(None if X is None else queries))
         values = self._fit_X[neighbors]
         if X is None:
-            voters = squared[:, : self.n_neighbors], neighbors[:, : self.n_neighbors]
-            if neighbors.shape[1] < self.n_neighbors:
-                voters = self._found(X, self.n_neighbors)
-            shares = class_shares(*voters, self._fit_codes, len(self.classes_), self.vote)
+            k, how = self._voting()
+            voters = squared[:, :k], neighbors[:, :k]
+            if neighbors.shape[1] < k:
+                voters = self._found(X, k)
+            shares = class_shares(*voters, self._fit_codes, len(self.classes_), how)
             codes = on_host(shares).argmax(axis=1)
         else:
             codes = on_host(self._shares(queries)).argmax(axis=1)

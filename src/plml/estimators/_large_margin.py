@@ -95,14 +95,14 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         """What the metrics at the stored cases go by, where there are any."""
         return None
 
-    def _chosen_regularization(self) -> float:
-        """The parameter, which ``PLMLCV`` does not have."""
-        return vars(self)["regularization"]
+    def _chosen(self, name: str) -> Any:
+        """A parameter, or the value that ``PLMLCV`` selected for it."""
+        return getattr(self, name)
 
     def _recipe(self, unit: float = 1.0) -> Recipe:
         """What the parameters mean to the pipeline; ``unit`` is the length that they call one."""
         settings = Settings(
-            regularization=self._chosen_regularization(),
+            regularization=self._chosen("regularization"),
             pull=self.pull,
             n_targets=self.n_targets,
             n_impostors=self.n_impostors,
@@ -133,7 +133,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         X = X if self.scale_ == 1.0 else X / self.scale_
         learned = learn(recipe.stages(X, y), recipe.weighting, recipe.settings, run)
         self._set_fitted(learned.in_units(self.scale_))
-        self.search_recall_ = self._metric.recall(min(self.n_neighbors, len(y) - 1))
+        self.search_recall_ = self._metric.recall(min(self._voting()[0], len(y) - 1))
         end_fit(self)
 
     def _set_fitted(self, learned: Learned) -> None:

@@ -60,6 +60,10 @@ class MetricQueries(ABC):
     def _shares(self, X: Array) -> Array:
         """(q, n_classes) shares of the classes in the votes for checked queries."""
 
+    def _voting(self) -> tuple[int, str]:
+        """How many neighbours vote, and how."""
+        return int(self.n_neighbors), self.vote
+
     def _metric_parameters(self) -> tuple[Any, ...]:
         """Parameters that the metric depends on; a change after the fit takes effect at once."""
         return (self.device,)
@@ -120,7 +124,7 @@ class MetricQueries(ABC):
             return None
         from plml.dask.block_queries import BlockQueries
 
-        return BlockQueries(self)
+        return BlockQueries(self, self._voting()[0])
 
     @of_one_fit
     def kneighbors(
@@ -269,7 +273,7 @@ class MetricQueries(ABC):
 
     def _found(self, X: Any, n_neighbors: int | None) -> tuple[Array, Array]:
         """Squared distances and indices of the neighbours, for arguments as a user gives them."""
-        asked = self.n_neighbors if n_neighbors is None else n_neighbors
+        asked = self._voting()[0] if n_neighbors is None else n_neighbors
         k = positive_integer("n_neighbors", asked)
         available = len(self._fit_X) - (X is None)
         if k > available:

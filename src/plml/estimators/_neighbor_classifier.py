@@ -25,7 +25,7 @@ from plml.estimators._fitted_state import of_one_fit, refitted
 from plml.estimators._metric_queries import MetricQueries, follow
 from plml.estimators._parameters import COUNT, Parameters, parameter
 from plml.io.checkpoints import Checkpoint
-from plml.metric.votes import class_shares
+from plml.metric.votes import VOTES, class_shares
 from plml.ops.span import inside, span_of
 from plml.stages.run import Run
 from plml.stages.search import vote
@@ -41,7 +41,7 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
     """
 
     n_neighbors: int = parameter(1, COUNT)
-    vote: str = parameter("uniform", StrOptions({"uniform", "distance"}))
+    vote: str = parameter("uniform", StrOptions(set(VOTES)))
     n_jobs: int | None = parameter(None, Integral, None)
 
     @with_callbacks
@@ -97,10 +97,9 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
         return (tensor if stays else self._fit_X), codes
 
     def _check_enough_rows(self) -> None:
-        if self.n_neighbors > len(self._fit_X):
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} is more than the {len(self._fit_X)} training rows"
-            )
+        k, _ = self._voting()
+        if k > len(self._fit_X):
+            raise ValueError(f"n_neighbors={k} is more than the {len(self._fit_X)} training rows")
 
     @of_one_fit
     def predict(self, X: Any) -> np.ndarray:
@@ -134,9 +133,9 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
 
     def _shares(self, X: Array) -> Array:
         self._check_enough_rows()
-        k, n_classes = int(self.n_neighbors), len(self.classes_)
+        (k, how), n_classes = self._voting(), len(self.classes_)
         with self._run().limits():
-            if self.vote == "uniform":  # in any order
+            if how == "uniform":  # in any order
                 return vote(self._metric.nearest_labels(X, k, self._fit_codes), n_classes)
             squared, nearest = self._metric.search(X, k)
-            return class_shares(squared, nearest, self._fit_codes, n_classes, self.vote)
+            return class_shares(squared, nearest, self._fit_codes, n_classes, how)

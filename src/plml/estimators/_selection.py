@@ -1,8 +1,14 @@
-"""Choosing ``regularization`` by cross-validation along a warm-started path."""
+"""Choosing ``regularization``, and what costs little more, by cross-validation.
+
+Along the path of the regularizations every solution starts from the one before. Given a metric, all
+numbers of neighbours and all votes take one search.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +19,21 @@ from plml.backend.arrays import Array, is_tensor, like, on_host
 from plml.backend.processes import end_with
 from plml.estimators._folds import Split, checked_splits
 from plml.estimators._recipe import Recipe
-from plml.metric.votes import class_shares
+from plml.metric.basis_metric import BasisMetric
+from plml.metric.votes import VOTES, class_shares
 from plml.solvers.problem import Checkpointer
 from plml.stages.costs import SELECTION_ITERATIONS, metrics_cost, search_cost
-from plml.stages.pipeline import METRICS, costs, learn_metrics_of, preparation_costs, with_triplets
+from plml.stages.pipeline import (
+    METRICS,
+    SingleWeighting,
+    costs,
+    learn_metrics_of,
+    preparation_costs,
+    with_triplets,
+)
 from plml.stages.run import Run
 from plml.stages.triplets import check_targets
+from plml.validation import positive_integer
 
 #: The paper's grid for alpha_1.
 REGULARIZATIONS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -27,92 +42,167 @@ FINAL_FIT, SCORING = "final fit", "scoring"
 
 
 class Selection(NamedTuple):
-    """The value with the best mean accuracy, and how every value did."""
+    """The setting with the best mean accuracy, and how every setting did."""
 
-    regularization: float
+    params: dict[str, Any]
     score: float
     results: dict[str, Any]
 
 
+class Choices(NamedTuple):
+    """What is selected from; of settings that do as well, that of the first values is taken."""
+
+    regularizations: tuple[float, ...]  # largest first
+    n_bases: tuple[int | None, ...]  # None where the number is no parameter
+    n_neighbors: tuple[int, ...]  # largest first
+    votes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: Any, regularizations: Sequence[float]) -> "Choices":
+        """Those of a classifier whose parameters may be single values or several."""
+        return cls(
+            _largest_first(regularizations),
+            tuple(sorted(counts("n_bases", model.n_bases)))
+            if hasattr(model, "n_bases")
+            else (None,),
+            tuple(sorted(counts("n_neighbors", model.n_neighbors), reverse=True)),
+            votes(model.vote),
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The numbers of values."""
+        return tuple(len(values) for values in self)
+
+    def params(self) -> list[dict[str, Any]]:
+        """All settings in the order of their scores, by what there are several values of."""
+        names = ("regularization", "n_bases", "n_neighbors", "vote")
+        several = [name == names[0] or len(its) > 1 for name, its in zip(names, self, strict=True)]
+        return [
+            {name: v for name, v, given in zip(names, values, several, strict=True) if given}
+            for values in product(*self)
+        ]
+
+
+def counts(name: str, given: Any) -> tuple[int, ...]:
+    """One count or several, as a tuple; refuses what is no count."""
+    values = (given,) if isinstance(given, Integral) else tuple(given)
+    if not values:
+        raise ValueError(f"{name} must be a count or a non-empty sequence of counts, got {given!r}")
+    return tuple(dict.fromkeys(positive_integer(name, value) for value in values))
+
+
+def votes(given: Any) -> tuple[str, ...]:
+    """One vote or several, as a tuple."""
+    values = (given,) if isinstance(given, str) else tuple(given)
+    unknown = [value for value in values if value not in VOTES]
+    if unknown or not values:
+        raise ValueError(
+            f"vote must be one of {', '.join(VOTES)}, or several of them, got {given!r}"
+        )
+    return tuple(dict.fromkeys(values))
+
+
 def select_regularization(model: Any, X: Array, y: np.ndarray, how: Any, run: Run) -> Selection:
-    """The value with the best accuracy over the folds; the larger of equals.
+    """The setting with the best accuracy over the folds; the larger regularization of equals.
 
     Parameters
     ----------
-    model : a ``LargeMarginClassifier`` that knows its classes
+    model : a ``LargeMarginClassifier`` that knows its classes; where its ``n_neighbors``, ``vote``
+        or ``n_bases`` are several, these are selected as well
     X, y : rows in their span and class codes
     how : has ``regularizations``, positive numbers in any order, ``cv`` in scikit-learn's meaning,
         and ``selection_tol``, the relative gap within the folds
     run : its threads are shared by the folds
     """
     check_targets(y)
-    values = _largest_first(how.regularizations)
-    k, classes = model.n_neighbors, model.classes_
+    choices, classes = Choices.of(model, how.regularizations), model.classes_
+    k = choices.n_neighbors[0]
     splits = _same_splits(
         run.checkpoint, lambda: checked_splits(how.cv, X, y, classes, "regularization", k)
     )
     recipe = model._recipe()
     folds = [
-        _Fold(
-            recipe,
-            values,
-            how.selection_tol,
-            k,
-            model.vote,
-            len(classes),
-            *_numbers(split, len(y)),
-        )
+        _Fold(recipe, choices, how.selection_tol, len(classes), *_numbers(split, len(y)))
         for split in splits
     ]
-    results = _as_results(values, _scores(folds, X, y, run))
+    results = _as_results(choices.params(), _scores(folds, X, y, run))
     best = int(results["mean_test_score"].argmax())
-    return Selection(float(values[best]), float(results["mean_test_score"][best]), results)
+    score = float(results["mean_test_score"][best])
+    return Selection(results["params"][best], score, results)
 
 
 class _Fold(NamedTuple):
     """One fold, and what is done on it."""
 
     recipe: Recipe
-    values: np.ndarray  # largest first
+    choices: Choices
     tol: float
-    n_neighbors: int
-    vote: str
     n_classes: int
     train: np.ndarray
     test: np.ndarray
 
+    def recipes(self) -> list[Recipe]:
+        """One for each number of bases."""
+        return [self._with_bases(m) for m in self.choices.n_bases]
+
+    def _with_bases(self, n_bases: int | None) -> Recipe:
+        weighting = self.recipe.weighting
+        if n_bases is None or isinstance(weighting, SingleWeighting):
+            return self.recipe
+        return replace(self.recipe, weighting=replace(weighting, n_bases=n_bases))
+
     def costs(self, d: int) -> dict[str, float]:
         """The stages of a fold, with rough seconds."""
-        per_value = sum(self.costs_of_value(d).values())
-        return {
-            **preparation_costs(len(self.train), d, self.recipe.weighting),
-            **dict.fromkeys(map(_named, self.values), per_value),
-        }
+        stages: dict[str, float] = {}
+        for recipe in self.recipes():
+            m = recipe.weighting.n_bases
+            for name, seconds in preparation_costs(len(self.train), d, recipe.weighting).items():
+                stages[name] = stages.get(name, 0.0) + seconds
+            per_value = sum(self.costs_of_value(d, m).values())
+            values = self.choices.regularizations
+            stages |= {_named(value, self._said(m)): per_value for value in values}
+        return stages
 
-    def costs_of_value(self, d: int) -> dict[str, float]:
+    def _said(self, n_bases: int) -> int | None:
+        """The number of bases where it is worth saying."""
+        return n_bases if len(self.choices.n_bases) > 1 else None
+
+    def costs_of_value(self, d: int, m: int) -> dict[str, float]:
         """The stages of one value, with rough seconds."""
-        m, sizes = self.recipe.weighting.n_bases, (len(self.test), len(self.train))
+        sizes = (len(self.test), len(self.train))
         return {
             METRICS: metrics_cost(len(self.train), d, m, SELECTION_ITERATIONS),
             SCORING: search_cost(*sizes, d + m),
         }
 
     def scores(self, X: Array, y: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:
-        """Accuracies and gaps; every value starts where the one before ended."""
-        recipe = self.recipe
-        unit = recipe.unit(X[like(self.train, X)])
-        rows, y_train = X[like(self.train, X)] / unit, y[self.train]
-        stages = recipe.stages(rows, y_train)
+        """Accuracies and gaps of all settings."""
+        unit = self.recipe.unit(X[like(self.train, X)])
+        rows, queries = (X[like(part, X)] / unit for part in (self.train, self.test))
         run.plan(self.costs(X.shape[1]))
+        found = [
+            self._path(recipe, rows, queries, y, run) for recipe in self.recipes()
+        ]  # (n_values, n_k, n_votes) scores, (n_values,) gaps
+        scores = np.stack([scores for scores, _ in found], axis=1)
+        gaps = np.stack([gaps for _, gaps in found], axis=1)
+        return scores, np.broadcast_to(gaps[:, :, None, None], scores.shape).copy()
+
+    def _path(
+        self, recipe: Recipe, rows: Array, queries: Array, y: np.ndarray, run: Run
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and gaps; every value starts where the one before ended."""
+        y_train, y_test = y[self.train], y[self.test]
+        stages = recipe.stages(rows, y_train)
         weights = recipe.weighting.learn(stages, recipe.settings, run)
         prepared = with_triplets(weights, stages, recipe.settings, run)
         anchors = None if weights.anchors is None else on_host(weights.anchors)
         host, W = on_host(rows), on_host(weights.weights)
         scores, gaps, gamma = [], [], None
-        for value in self.values:
-            settings = replace(recipe.settings, regularization=float(value), tol=self.tol)
-            with run.stage(_named(value)):
-                run.plan(self.costs_of_value(X.shape[1]))
+        for value in self.choices.regularizations:
+            settings = replace(recipe.settings, regularization=value, tol=self.tol)
+            with run.stage(_named(value, self._said(recipe.weighting.n_bases))):
+                run.plan(self.costs_of_value(host.shape[1], recipe.weighting.n_bases))
                 metrics = learn_metrics_of(stages, prepared, settings, run, gamma)
                 gamma = metrics.gamma
                 with run.stage(SCORING):
@@ -124,13 +214,21 @@ class _Fold(NamedTuple):
                         anchors,
                         weights.scales,
                     )
-                    queries = X[like(self.test, X)] / unit
-                    voters = metric.search(queries, self.n_neighbors)
-                    shares = class_shares(*voters, y_train, self.n_classes, self.vote)
-                    found = on_host(shares).argmax(axis=1)
-            scores.append(np.mean(found == y[self.test]))
+                    scores.append(self._accuracies(metric, queries, y_train, y_test))
             gaps.append(metrics.gap)
         return np.array(scores), np.array(gaps)
+
+    def _accuracies(
+        self, metric: BasisMetric, queries: Array, y_train: np.ndarray, y_test: np.ndarray
+    ) -> list[list[float]]:
+        """By number of neighbours and vote, from one search."""
+        squared, nearest = metric.search(queries, self.choices.n_neighbors[0])
+
+        def accuracy(k: int, how: str) -> float:
+            shares = class_shares(squared[:, :k], nearest[:, :k], y_train, self.n_classes, how)
+            return float(np.mean(on_host(shares).argmax(axis=1) == y_test))
+
+        return [[accuracy(k, how) for how in self.choices.votes] for k in self.choices.n_neighbors]
 
 
 def _scores(
@@ -175,15 +273,16 @@ def _fold_scores(
         return fold.scores(X, y, run)
 
 
-def _as_results(values: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
-    results: dict[str, Any] = {
-        "params": [{"regularization": float(value)} for value in values],
-        "param_regularization": values,
-    }
+def _as_results(
+    params: list[dict[str, Any]], folds: list[tuple[np.ndarray, np.ndarray]]
+) -> dict[str, Any]:
+    results: dict[str, Any] = {"params": params}
+    for name in params[0]:
+        results[f"param_{name}"] = np.array([setting[name] for setting in params])
     for i, (scores, gaps) in enumerate(folds):
-        results[f"split{i}_test_score"] = scores
-        results[f"split{i}_dual_gap"] = gaps
-    scores = np.array([scores for scores, _ in folds])
+        results[f"split{i}_test_score"] = scores.ravel()
+        results[f"split{i}_dual_gap"] = gaps.ravel()
+    scores = np.array([scores.ravel() for scores, _ in folds])
     results["mean_test_score"] = scores.mean(axis=0)
     results["std_test_score"] = scores.std(axis=0)
     results["rank_test_score"] = rankdata(-results["mean_test_score"], "min").astype(int)
@@ -202,12 +301,13 @@ def _numbers(split: Split, n: int) -> tuple[np.ndarray, np.ndarray]:
     return train, test
 
 
-def _named(value: float) -> str:
-    return f"regularization {value:g}"
+def _named(value: float, n_bases: int | None) -> str:
+    bases = "" if n_bases is None else f"{n_bases} bases, "
+    return f"{bases}regularization {value:g}"
 
 
-def _largest_first(regularizations: Sequence[float]) -> np.ndarray:
-    """The values as a descending array; refuses an empty or non-positive grid."""
+def _largest_first(regularizations: Sequence[float]) -> tuple[float, ...]:
+    """The values in descending order; refuses an empty or non-positive grid."""
     values = np.asarray(regularizations)
     numbers = values.ndim == 1 and len(values) > 0 and values.dtype.kind in "iuf"
     if not numbers or not (np.isfinite(values) & (values > 0)).all():
@@ -215,4 +315,4 @@ def _largest_first(regularizations: Sequence[float]) -> np.ndarray:
             f"regularizations must be a non-empty sequence of positive numbers, got "
             f"{regularizations!r}"
         )
-    return np.unique(values.astype(np.float64))[::-1]
+    return tuple(np.unique(values.astype(np.float64))[::-1].tolist())

@@ -116,7 +116,8 @@ class ShardedTraining(Host):
             return super()._remote_queries(X)
         from plml.dask.block_queries import BlockQueries, answered_by_shards
 
-        return BlockQueries(self, answered_by_shards(self._metric, self.classes_, self.n_neighbors))
+        k, _ = self._voting()
+        return BlockQueries(self, k, answered_by_shards(self._metric, self.classes_, k))
 
     def __getstate__(self) -> dict[str, Any]:
         if "_training" in vars(self):

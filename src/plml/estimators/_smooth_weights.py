@@ -33,7 +33,7 @@ class SmoothWeights(Host):
 
     def _weighting(self) -> SmoothWeighting:
         return SmoothWeighting(
-            self.n_bases,
+            self._chosen("n_bases"),
             self.locality,
             self.smoothness,
             self.n_graph_neighbors,

@@ -5,13 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils._param_validation import StrOptions
 
 from plml.backend.arrays import Array
 from plml.estimators._fit_warnings import open_gap
 from plml.estimators._large_margin import LargeMarginClassifier
-from plml.estimators._parameters import POSITIVE, parameter
-from plml.estimators._selection import FINAL_FIT, REGULARIZATIONS, select_regularization
+from plml.estimators._parameters import COUNT, POSITIVE, parameter
+from plml.estimators._selection import (
+    FINAL_FIT,
+    REGULARIZATIONS,
+    counts,
+    select_regularization,
+    votes,
+)
 from plml.estimators._smooth_weights import SmoothWeights
+from plml.metric.votes import VOTES
 from plml.stages.run import Run
 
 
@@ -32,9 +40,12 @@ class PLMLCV(SmoothWeights, LargeMarginClassifier):
         Relative gap of stage 2 within the folds; a looser gap than ``tol`` is enough to select.
     n_jobs : int or None
         Folds computed in parallel.
-    n_bases, pull, locality, smoothness, n_targets, n_impostors, n_graph_neighbors, n_neighbors
+    n_bases, n_neighbors, vote
+        As in ``PLML``, or several values to choose from. Numbers of neighbours and votes take no
+        extra fit.
+    pull, locality, smoothness, n_targets, n_impostors, n_graph_neighbors, rescale, prior
         As in ``PLML``.
-    vote, rescale, prior, case_metrics
+    case_metrics
         As in ``PLML``.
     query_weights, tol, max_iter, solver, neighbor_search, search_backend, device, working_memory
         As in ``PLML``.
@@ -43,15 +54,24 @@ class PLMLCV(SmoothWeights, LargeMarginClassifier):
 
     Attributes
     ----------
+    best_params_ : dict
+        The setting with the highest mean accuracy: ``regularization``, and what several values were
+        given for. Of equals, the largest regularization, then the fewest bases, the most neighbours
+        and the first vote.
     best_regularization_ : float
-        The value with the highest mean accuracy; of equals, the largest.
+        Its ``regularization``.
     best_score_ : float
         Its mean accuracy over the folds.
     cv_results_ : dict of arrays
-        ``params``, ``param_regularization``, ``split{i}_test_score``, ``split{i}_dual_gap``,
-        ``mean_test_score``, ``std_test_score``, ``rank_test_score``.
+        ``params``, ``param_regularization`` (and those of the others), ``split{i}_test_score``,
+        ``split{i}_dual_gap``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``.
     """
 
+    n_neighbors: int | Sequence[int] = parameter(1, COUNT, "array-like")  # type: ignore[assignment]
+    n_bases: int | Sequence[int] = parameter(20, COUNT, "array-like")  # type: ignore[assignment]
+    vote: str | Sequence[str] = parameter(  # type: ignore[assignment]
+        "uniform", StrOptions(set(VOTES)), "array-like"
+    )
     regularizations: Sequence[float] = parameter(REGULARIZATIONS, "array-like")
     cv: Any = parameter(2, "cv_object")
     selection_tol: float = parameter(1e-2, POSITIVE)
@@ -59,13 +79,22 @@ class PLMLCV(SmoothWeights, LargeMarginClassifier):
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         selection = select_regularization(self, X, y, self, run)
         self.cv_results_ = selection.results
-        self.best_regularization_ = selection.regularization
+        self.best_params_ = selection.params
+        self.best_regularization_ = selection.params["regularization"]
         self.best_score_ = selection.score
         with run.stage(FINAL_FIT):
             super()._learn(X, y, run)
 
-    def _chosen_regularization(self) -> float:
-        return getattr(self, "best_regularization_", 1.0)  # before the choice any value will do
+    def _chosen(self, name: str) -> Any:
+        if name in (best := getattr(self, "best_params_", {})):
+            return best[name]
+        # Before the choice any value will do.
+        return 1.0 if name == "regularization" else counts(name, getattr(self, name))[0]
+
+    def _voting(self) -> tuple[int, str]:
+        best = getattr(self, "best_params_", {})
+        k = best.get("n_neighbors", max(counts("n_neighbors", self.n_neighbors)))
+        return k, best.get("vote", votes(self.vote)[0])
 
     def _fit_warnings(self) -> Iterator[Warning]:
         gaps = np.stack([v for k, v in self.cv_results_.items() if k.endswith("_dual_gap")])

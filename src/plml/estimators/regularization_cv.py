@@ -65,10 +65,10 @@ class RegularizationCV(Parameters, ClassifierMixin, BaseEstimator):
             rows = to_available_device(rows, model.device)
             inner = inside(rows, span_of(rows))
             selection = select_regularization(model, inner, codes, self, run)
-            chosen = clone(self.estimator).set_params(regularization=selection.regularization)
+            chosen = clone(self.estimator).set_params(**selection.params)
             with run.stage(FINAL_FIT):
                 self.estimator_ = chosen.fit(X, y)
-        self.best_regularization_ = selection.regularization
+        self.best_regularization_ = selection.params["regularization"]
         self.best_score_ = selection.score
         self.cv_results_ = selection.results
         self.classes_ = self.estimator_.classes_

@@ -5,6 +5,9 @@ import numpy as np
 from plml.backend.arrays import Array, like
 from plml.stages.search import inverse_distances, vote
 
+#: Ways to weigh votes.
+VOTES = ("uniform", "distance")
+
 
 def class_shares(
     squared: Array, nearest: Array, labels: np.ndarray, n_classes: int, how: str
