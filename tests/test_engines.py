@@ -13,8 +13,16 @@ from plml.serving import EuclideanReduction, rerank
 K = 5
 
 
-@pytest.fixture(scope="module")
-def served(paper_split):
+#: Metrics at the cases as well.
+TWO_SIDED = {"case_metrics": "class", "prior": "identity", "pull": 0.1, "regularization": 100.0}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[{}, pytest.param(TWO_SIDED, marks=pytest.mark.slow)],
+    ids=["one-sided", "two-sided"],
+)
+def served(paper_split, request):
     """Optdigits, all 1,797 queries; the embedded digits where the original files are not there."""
     if os.environ.get("PLML_DATA"):
         X, y, Q, _ = paper_split("optdigits")
@@ -22,7 +30,7 @@ def served(paper_split):
         X, y = load_digits(return_X_y=True)
         X = normalize(scale(X))
         X, y, Q = X[:1200], y[:1200], X[1200:]
-    model = PLML(random_state=0, tol=1e-5, max_iter=5000).fit(X, y)
+    model = PLML(**request.param, random_state=0, tol=1e-5, max_iter=5000).fit(X, y)
     distances, neighbors = model.kneighbors(Q, K)
     index, queries = (v.astype(np.float32) for v in (model.index_vectors(), model.query_vectors(Q)))
     return model, Q, index, queries, distances, neighbors

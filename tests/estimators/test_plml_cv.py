@@ -164,9 +164,7 @@ class TestSeveral:
         X, y = load_iris(return_X_y=True)
         calls = []
         learn = selection.learn_metrics_of
-        monkeypatch.setattr(
-            selection, "learn_metrics_of", lambda *a: calls.append(1) or learn(*a)
-        )
+        monkeypatch.setattr(selection, "learn_metrics_of", lambda *a: calls.append(1) or learn(*a))
         options = {"regularizations": (0.1, 1.0), "cv": 2, "random_state": 0}
         PLMLCV(n_neighbors=(1, 3, 5), vote=("uniform", "distance"), n_bases=3, **options).fit(X, y)
         assert len(calls) == 4
