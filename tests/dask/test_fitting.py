@@ -12,7 +12,7 @@ from plml import PLML, PLMLCV
 from plml.dask import collect, fit
 from recorder import Recorder
 
-PARAMETERS = {"n_bases": 5, "regularization": 3.0, "random_state": 0}
+PARAMETERS = {"n_bases": 5, "regularization": 3.0, "rescale": False, "random_state": 0}
 TOL = 1e-4
 
 
@@ -271,3 +271,17 @@ class TestBadInput:
             there.predict(np.where(Q > 0.9, np.nan, Q))
         with pytest.raises(ValueError, match="NaN"):
             there.predict(da.from_array(np.where(Q > 0.9, np.nan, Q), chunks=(100, -1))).compute()
+
+
+def test_units_are_those_of_one_machine(client, digits):
+    """``rescale`` on a cluster changes the parameters, on one machine the rows."""
+    X, y, Q, _ = digits
+    options = {"n_bases": 5, "random_state": 0, "tol": 1e-4, "neighbor_search": "exact"}
+    here = PLML(**options).fit(50.0 * X, y)
+    there = PLML(**options).fit(*blocks(50.0 * X, y))
+    assert there.scale_ == pytest.approx(here.scale_)
+    assert there.objective_ == pytest.approx(here.objective_, rel=1e-3)
+    assert np.mean(there.predict(50.0 * Q) == here.predict(50.0 * Q)) >= 0.99
+    optimised = {"query_weights": "optimize"}
+    weights = [model.set_params(**optimised).local_weights(50.0 * Q) for model in (here, there)]
+    np.testing.assert_allclose(*weights, atol=0.02)

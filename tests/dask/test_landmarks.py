@@ -16,7 +16,13 @@ from plml.stages.graph import graph_laplacian, local_scales, query_similarity, s
 from plml.stages.neighbors import euclidean_neighbors
 from plml.stages.weights import WeightProblem, learn_weights, query_problem, row_terms
 
-PARAMETERS = {"n_bases": 5, "regularization": 3.0, "random_state": 0, "tol": 1e-4}
+PARAMETERS = {
+    "n_bases": 5,
+    "regularization": 3.0,
+    "rescale": False,
+    "random_state": 0,
+    "tol": 1e-4,
+}
 N_LANDMARKS = 300
 
 
