@@ -99,8 +99,13 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         """A parameter, or the value that ``PLMLCV`` selected for it."""
         return getattr(self, name)
 
-    def _recipe(self, unit: float = 1.0) -> Recipe:
-        """What the parameters mean to the pipeline; ``unit`` is the length that they call one."""
+    def recipe(self, unit: float = 1.0) -> Recipe:
+        """What the parameters mean to the pipeline.
+
+        Parameters
+        ----------
+        unit : the length that the parameters call one, in the units of the rows
+        """
         settings = Settings(
             regularization=self._chosen("regularization"),
             pull=self.pull,
@@ -124,7 +129,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         )
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
-        recipe = self._recipe()
+        recipe = self.recipe()
         check_targets(y)
         if recipe.approximate and not can_approximate(X):
             raise ValueError(f'search_backend="approximate" {NEEDED}; use "exact"')
@@ -172,7 +177,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
 
     def _make_metric(self) -> BasisMetric:
         anchors, scales = getattr(self, "anchors_", None), getattr(self, "_scales", None)
-        return self._recipe(self.scale_).metric(
+        return self.recipe(self.scale_).metric(
             self._fit_X,
             self._fit_codes,
             self.weights_,

@@ -60,28 +60,24 @@ class Choices(NamedTuple):
     @classmethod
     def of(cls, model: Any, regularizations: Sequence[float]) -> "Choices":
         """Those of a classifier whose parameters may be single values or several."""
+        bases = counts("n_bases", model.n_bases) if hasattr(model, "n_bases") else ()
         return cls(
             _largest_first(regularizations),
-            tuple(sorted(counts("n_bases", model.n_bases)))
-            if hasattr(model, "n_bases")
-            else (None,),
+            tuple(sorted(bases)) or (None,),
             tuple(sorted(counts("n_neighbors", model.n_neighbors), reverse=True)),
             votes(model.vote),
         )
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The numbers of values."""
-        return tuple(len(values) for values in self)
-
     def params(self) -> list[dict[str, Any]]:
         """All settings in the order of their scores, by what there are several values of."""
         names = ("regularization", "n_bases", "n_neighbors", "vote")
-        several = [name == names[0] or len(its) > 1 for name, its in zip(names, self, strict=True)]
-        return [
-            {name: v for name, v, given in zip(names, values, several, strict=True) if given}
-            for values in product(*self)
+        selected = [
+            name
+            for name, values in zip(names, self, strict=True)
+            if name == "regularization" or len(values) > 1
         ]
+        settings = (dict(zip(names, values, strict=True)) for values in product(*self))
+        return [{name: setting[name] for name in selected} for setting in settings]
 
 
 def counts(name: str, given: Any) -> tuple[int, ...]:
@@ -121,7 +117,7 @@ def select_regularization(model: Any, X: Array, y: np.ndarray, how: Any, run: Ru
     splits = _same_splits(
         run.checkpoint, lambda: checked_splits(how.cv, X, y, classes, "regularization", k)
     )
-    recipe = model._recipe()
+    recipe = model.recipe()
     folds = [
         _Fold(recipe, choices, how.selection_tol, len(classes), *_numbers(split, len(y)))
         for split in splits

@@ -76,7 +76,7 @@ class ShardedTraining(Host):
                 X,
                 y,
                 weighting,
-                self._recipe().settings,
+                self.recipe().settings,
                 model._run(),
                 rescale=self.rescale,
                 neighbor_search=self.neighbor_search,
@@ -108,7 +108,7 @@ class ShardedTraining(Host):
             return super()._make_metric()
         from plml.dask.sharded_metric import ShardedMetric
 
-        rule = self._recipe(self.scale_).make_rule(self.anchors_, self._scales, self._fit_X)
+        rule = self.recipe(self.scale_).make_rule(self.anchors_, self._scales, self._fit_X)
         return ShardedMetric(self._training, self.weights_, self.basis_metrics_, rule)
 
     def _remote_queries(self, X: Any) -> Any:
