@@ -3,8 +3,8 @@
     python benchmarks/tables.py [--data-dir DIR] [--methods ...] [--tables ...] [--out FILE]
     python benchmarks/tables.py --methods SVM sklearn.naive_bayes.GaussianNB
 
-A method is one of those below, or the import path of a class with scikit-learn's interface, which is
-put behind a StandardScaler. What a method selects it selects on the training rows, by three folds.
+A method is one of those below, or the import path of a class with scikit-learn's interface, which
+is put behind a StandardScaler. What a method selects it selects by three folds of the training rows.
 Every fold is kept as soon as it is done (results/tables.json by default), and a second call goes on
 where the first one ended.
 """
