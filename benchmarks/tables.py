@@ -4,7 +4,7 @@
     python benchmarks/tables.py --methods SVM sklearn.naive_bayes.GaussianNB
 
 A method is one of those below, or the import path of a class with scikit-learn's interface, which
-is put behind a StandardScaler. What a method selects it selects by three folds of the training rows.
+is put behind a StandardScaler. What a method selects it selects on the training rows alone.
 Every fold is kept as soon as it is done (results/tables.json by default), and a second call goes on
 where the first one ended.
 """
