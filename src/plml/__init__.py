@@ -1,5 +1,6 @@
 """Smooth local metric learning for nearest-neighbour classification and search."""
 
+from plml.estimators.auto_plml import AutoPLML
 from plml.estimators.boostmetric import BoostMetric
 from plml.estimators.cblml import CBLML
 from plml.estimators.dann import DANN
@@ -24,6 +25,7 @@ __all__ = [
     "PLML",
     "PLMLCV",
     "SML",
+    "AutoPLML",
     "BoostMetric",
     "Checkpoint",
     "KernelSVM",

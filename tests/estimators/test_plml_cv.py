@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from plml import PLML, PLMLCV
-from plml.estimators import _selection as selection
+from plml.estimators import _cross_validation as folds
 from processes import left_when_killed, start, workers_of
 
 SMALL = {"n_bases": 4, "random_state": 0}
@@ -59,7 +59,9 @@ class TestPLMLCV:
         scores = np.array([[0.5, 0.75, 0.25, 0.75], [0.75, 0.75, 1.0, 1.0]])
         gaps = np.arange(8.0).reshape(2, 4)
         params = [{"regularization": value} for value in values]
-        results = selection._as_results(params, list(zip(scores, gaps, strict=True)))
+        results = folds._as_results(
+            params, list(zip(scores, 1.0 - scores, gaps, strict=True))
+        )
         assert results["params"] is params
         np.testing.assert_array_equal(results["param_regularization"], values)
         np.testing.assert_allclose(results["mean_test_score"], [0.625, 0.75, 0.625, 0.875])
@@ -67,6 +69,7 @@ class TestPLMLCV:
         assert results["rank_test_score"].tolist() == [3, 2, 3, 1]
         np.testing.assert_array_equal(results["split1_dual_gap"], gaps[1])
         np.testing.assert_array_equal(results["split0_test_score"], scores[0])
+        np.testing.assert_allclose(results["mean_test_brier"], [0.375, 0.25, 0.375, 0.125])
 
     def test_folds_in_parallel_change_nothing(self, blobs):
         X, y = blobs
@@ -163,8 +166,8 @@ class TestSeveral:
     def test_one_search_serves_all_neighbours_and_votes(self, monkeypatch):
         X, y = load_iris(return_X_y=True)
         calls = []
-        learn = selection.learn_metrics_of
-        monkeypatch.setattr(selection, "learn_metrics_of", lambda *a: calls.append(1) or learn(*a))
+        learn = folds.learn_metrics_of
+        monkeypatch.setattr(folds, "learn_metrics_of", lambda *a: calls.append(1) or learn(*a))
         options = {"regularizations": (0.1, 1.0), "cv": 2, "random_state": 0}
         PLMLCV(n_neighbors=(1, 3, 5), vote=("uniform", "distance"), n_bases=3, **options).fit(X, y)
         assert len(calls) == 4
@@ -175,7 +178,7 @@ class TestSeveral:
             ({"n_neighbors": ()}, "n_neighbors must be a count or a non-empty sequence"),
             ({"n_neighbors": (1, 0)}, "n_neighbors"),
             ({"n_bases": (2, 2.5)}, "n_bases"),
-            ({"vote": ("uniform", "loud")}, "vote must be one of uniform, distance, or several"),
+            ({"vote": ("uniform", "loud")}, "vote must be one of uniform, distance, linear, or"),
         ],
     )
     def test_values_that_are_none(self, parameters, match):

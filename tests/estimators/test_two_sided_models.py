@@ -1,5 +1,7 @@
 """Estimators with metrics at the cases, priors, votes by distance, and in any units."""
 
+import copy
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -209,3 +211,13 @@ class TestUnits:
             np.sqrt(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
         )
         assert SML().fit(np.ones((6, 2)), [0, 1] * 3).scale_ == 1.0
+
+
+@pytest.mark.parametrize("later", [None, "class", "local"])
+def test_a_parameter_that_is_set_after_the_fit_changes_nothing_of_it(fitted, tmp_path, later):
+    model, _, _, Q, _ = fitted
+    expected = model.predict(Q)
+    changed = copy.deepcopy(model).set_params(case_metrics=later)
+    np.testing.assert_array_equal(changed.predict(Q), expected)
+    plml.save(changed, tmp_path / "model.skops")
+    np.testing.assert_array_equal(plml.load(tmp_path / "model.skops").predict(Q), expected)

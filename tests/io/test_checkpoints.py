@@ -117,7 +117,7 @@ def test_selection_does_not_repeat_folds(digits, tmp_path, monkeypatch):
     def repeated(*_):
         raise AssertionError("a fold was computed again")
 
-    monkeypatch.setattr("plml.estimators._selection._fold_scores", repeated)
+    monkeypatch.setattr("plml.estimators._cross_validation._fold_scores", repeated)
     found = model.fit(X, y, checkpoint=checkpoint).cv_results_
     np.testing.assert_array_equal(found["mean_test_score"], expected["mean_test_score"])
 

@@ -13,7 +13,7 @@ import numpy as np
 from plml import tables
 from plml.backend.progress import plan, stage, work
 from plml.io.files import bounded_memory, check_destination, is_stream
-from plml.tables.columns import pandas
+from plml.preprocessing.columns import pandas
 from plml.tables.table_models import ENCODING, LEARNING
 
 if TYPE_CHECKING:

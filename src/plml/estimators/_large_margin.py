@@ -3,7 +3,7 @@
 import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -53,6 +53,8 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
 
     #: The length that the parameters call one; models of the first format have no other.
     scale_ = 1.0
+    #: What the metrics at the stored cases go by in this fit; the parameter may have changed since.
+    _fitted_case_side = None
 
     @with_callbacks
     def fit(
@@ -147,7 +149,8 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         self.weights_ = on_host(weights.weights).astype(dtype, copy=False)
         M, n_bases = self._outward(on_host(metrics.M)), self.weights_.shape[1]
         self.basis_metrics_ = M[:n_bases]
-        if self._case_side() is not None:
+        self._fitted_case_side = self._case_side()
+        if self._fitted_case_side is not None:
             self.case_metrics_ = M[n_bases:]
         if weights.anchors is not None:
             anchors = on_host(weights.anchors)
@@ -177,7 +180,9 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
 
     def _make_metric(self) -> BasisMetric:
         anchors, scales = getattr(self, "anchors_", None), getattr(self, "_scales", None)
-        return self.recipe(self.scale_).metric(
+        recipe = self.recipe(self.scale_)
+        settings = replace(recipe.settings, case_metrics=self._fitted_case_side)
+        return replace(recipe, settings=settings).metric(
             self._fit_X,
             self._fit_codes,
             self.weights_,
@@ -189,7 +194,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
 
     def _all_metrics(self) -> np.ndarray:
         """The metrics of the queries, and those of the cases where there are any."""
-        if self._case_side() is None:
+        if self._fitted_case_side is None:
             return self.basis_metrics_
         return np.concatenate([self.basis_metrics_, self.case_metrics_])
 
@@ -203,7 +208,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         yield from self._open_gap("stage 2 (metrics)", self.dual_gap_, "metrics")
         if self.dual_gap_ <= self.tol:
             yield from zero_metric(self._all_metrics())
-            one_sided = self._case_side() is None
+            one_sided = self._fitted_case_side is None
             if one_sided and self.basis_metrics_.any() and isinstance(self.weights_, np.ndarray):
                 yield from flat_rows(self.weights_, self.basis_metrics_)
 

@@ -66,15 +66,34 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
                 saved = checkpoint.open(parameters, model._fit_X, codes)
                 run = replace(run, checkpoint=saved)
             with run.shown():
-                X = to_available_device(X, model.device)
-                span = span_of(X)
-                if span is not None:
-                    model._span_center, model._span_basis = span
-                model._learn(inside(X, span), codes, run)
-                _ = model._metric  # made now: a prediction changes nothing of a fitted estimator
+                model._learn_from(X, codes, run)
         for warning in model._fit_warnings():
             warnings.warn(warning, stacklevel=3 + FRAMES)
         return self
+
+    def fit_within(self, X: Any, y: Any, run: Run) -> Self:
+        """``fit`` as a part of a longer run, whose limits and checkpoint hold for it.
+
+        Parameters
+        ----------
+        X, y : as in ``fit``
+        run : see ``plml.stages.run``
+        """
+        self._validate_params()
+        X, codes = self._validated(X, y)
+        self._learn_from(X, codes, run)
+        for warning in self._fit_warnings():
+            warnings.warn(warning, stacklevel=5)
+        return self
+
+    def _learn_from(self, X: Array, codes: np.ndarray, run: Run) -> None:
+        """Learn from checked rows, in the directions in which they differ."""
+        X = to_available_device(X, self.device)
+        span = span_of(X)
+        if span is not None:
+            self._span_center, self._span_basis = span
+        self._learn(inside(X, span), codes, run)
+        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
 
     @abstractmethod
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
@@ -138,4 +157,6 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
             if how == "uniform":  # in any order
                 return vote(self._metric.nearest_labels(X, k, self._fit_codes), n_classes)
             squared, nearest = self._metric.search(X, k)
-            return class_shares(squared, nearest, self._fit_codes, n_classes, how)
+            return class_shares(
+                self._metric, X, squared, nearest, self._fit_codes, n_classes, how
+            )

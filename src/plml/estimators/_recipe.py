@@ -14,6 +14,7 @@ from plml.ops.distances import mean_radius
 from plml.ops.span import Span, inside
 from plml.stages.one_machine import OneMachine, case_weights
 from plml.stages.pipeline import Settings, Weighting
+from plml.stages.triplets import n_triplets
 
 #: (anchors in the coordinates of the search, scales of the training rows, the training rows)
 RuleMaker = Callable[[Any, Any, np.ndarray], WeightRule]
@@ -43,6 +44,10 @@ class Recipe:
     def unit(self, X: Array) -> float:
         """The length that the parameters call one, where some rows are learned from."""
         return mean_radius(X) if self.rescale else 1.0
+
+    def triplets_of(self, class_sizes: np.ndarray) -> int:
+        """How many triplets are learned from, given the sizes of the classes."""
+        return n_triplets(class_sizes, self.settings.n_targets, self.settings.n_impostors)
 
     def stages(self, X: Array, y: np.ndarray) -> OneMachine:
         """The stages of the pipeline on some rows."""

@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from plml.backend.arrays import Array
+from plml.estimators._cross_validation import FINAL_FIT
 from plml.estimators._fit_warnings import open_gap
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import COUNT, POSITIVE, parameter
 from plml.estimators._selection import (
-    FINAL_FIT,
     REGULARIZATIONS,
     counts,
     select_regularization,

@@ -24,6 +24,7 @@ FORMAT = 1
 #: All that a model file may hold besides what skops trusts by itself.
 TRUSTED = (
     "numpy.dtype",  # an attribute of SimpleImputer
+    "plml.estimators.auto_plml.AutoPLML",
     "plml.estimators.boostmetric.BoostMetric",
     "plml.estimators.cblml.CBLML",
     "plml.estimators.dann.DANN",
@@ -34,7 +35,9 @@ TRUSTED = (
     "plml.estimators.plml.PLML",
     "plml.estimators.plml_cv.PLMLCV",
     "plml.estimators.sml.SML",
-    "plml.preprocessing.MeanNormScaler",
+    "plml.preprocessing.MeanNormScaler",  # where it was before
+    "plml.preprocessing.mean_norm.MeanNormScaler",
+    "plml.preprocessing.table_encoder.TableEncoder",
 )
 
 

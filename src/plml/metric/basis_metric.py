@@ -1,5 +1,6 @@
 """M(x) = sum_b w_b(x) M_b (equation 2), ready to be asked."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
@@ -8,7 +9,7 @@ import numpy as np
 from plml.backend.arrays import Array, device, like, namespace, on_host, to_available_device
 from plml.metric.feature_split import feature_contributions, feature_importance
 from plml.metric.weight_rules import WeightRule
-from plml.ops.distances import combine_bases, local_pairs
+from plml.ops.distances import combine_bases, local_pairs, reconstruction_weights
 from plml.ops.span import Span, inside, inward
 from plml.ops.topk import share_found
 from plml.stages.neighbors import ApproximateIndex, EuclideanIndex, can_approximate
@@ -28,6 +29,7 @@ class SearchIndexes:
 
     def __init__(self, weights: Array, index: LocalMetricIndex, approximate: bool) -> None:
         self.X = index.X
+        self.exact = index
         self.weights = weights
         self._approximate = approximate and can_approximate(index.X)
         self.metric_index: LocalMetricIndex | ApproximateMetricIndex = (
@@ -80,12 +82,37 @@ class BasisMetric:
             return indexes.metric_index.search(points, indexes.weights, k, own)
         return indexes.metric_index.search(points, self.rule.weights(points, indexes), k)
 
+    def quick_search(self, Q: Array, k: int) -> tuple[Array, Array]:
+        """As ``search``, but neighbours that rounding cannot tell apart are in any order."""
+        points = self._placed(Q)
+        indexes = self.indexes_on(points)
+        return indexes.exact.quick_search(points, self.rule.weights(points, indexes), k)
+
     def nearest_labels(self, Q: Array, k: int, labels: np.ndarray) -> Array:
         """(q, k) labels of the k nearest in any order, given those of the training rows."""
         points = self._placed(Q)
         indexes = self.indexes_on(points)
         nearest = indexes.metric_index.nearest(points, self.rule.weights(points, indexes), k)
         return like(labels, nearest)[nearest]
+
+    def reconstruction(
+        self, Q: Array | None, cases: Array, ridge: float, sizes: Sequence[int]
+    ) -> list[Array]:
+        """Weights that make up points from training rows (``ops.distances``)."""
+        points = self._placed(self.X if Q is None else Q)
+        weights, M = self._weights_with(points, Q is None, cases)
+
+        def metrics(block: slice) -> Array:
+            return M if len(M) == 1 else combine_bases(weights[block], M)
+
+        X = self.indexes_on(points).X
+        return reconstruction_weights(points, X, cases, metrics, ridge, sizes)
+
+    def _weights_with(self, points: Array, own: bool, cases: Array) -> tuple[Array, Array]:
+        """The weights and the metrics between placed points and some cases of each."""
+        indexes = self.indexes_on(points)
+        weights = indexes.weights if own else self.rule.weights(points, indexes)
+        return weights, like(inward(self.M, self.span), points)
 
     def weights(self, Q: Array | None) -> Array:
         """(q, m) weights of the basis metrics."""

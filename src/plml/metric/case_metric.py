@@ -1,10 +1,11 @@
 """A metric at every training row; distances are measured under that of the row."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from plml.ops.distances import local_pairs
+from plml.ops.distances import combine_bases, local_pairs, reconstruction_weights
 from plml.ops.span import Span, inside, inward
 from plml.stages.search import TrainingMetricIndex
 
@@ -33,6 +34,18 @@ class CaseMetric:
     def nearest_labels(self, Q: np.ndarray, k: int, labels: np.ndarray) -> np.ndarray:
         """As in ``BasisMetric``."""
         return labels[self.search(Q, k)[1]]
+
+    def reconstruction(
+        self, Q: np.ndarray | None, cases: np.ndarray, ridge: float, sizes: Sequence[int]
+    ) -> list[np.ndarray]:
+        """As in ``BasisMetric``, under the average of the metrics of the cases of a point."""
+        points = self.index.X if Q is None else inside(Q, self.span)
+        weights = np.eye(len(self.M))[self.groups[cases]].mean(axis=1)
+
+        def metrics(block: slice) -> np.ndarray:
+            return combine_bases(weights[block], self.index.M)
+
+        return reconstruction_weights(points, self.index.X, cases, metrics, ridge, sizes)
 
     def matrix(self, Q: np.ndarray | None) -> np.ndarray:
         """As in ``BasisMetric``."""

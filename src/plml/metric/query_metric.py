@@ -1,11 +1,12 @@
 """A metric of its own at every query, made when it is asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from plml.backend.threads import thread_team
+from plml.ops.distances import reconstruction_weights
 from plml.ops.span import Span, inside, outward
 from plml.ops.topk import rows_per_block
 from plml.stages.search import OwnMetricIndex
@@ -47,6 +48,25 @@ class QueryMetric:
     def nearest_labels(self, Q: np.ndarray, k: int, labels: np.ndarray) -> np.ndarray:
         """As in ``BasisMetric``."""
         return labels[self.search(Q, k)[1]]
+
+    def reconstruction(
+        self, Q: np.ndarray | None, cases: np.ndarray, ridge: float, sizes: Sequence[int]
+    ) -> list[np.ndarray]:
+        """As in ``BasisMetric``."""
+        points, own = self._points(Q)
+        result = [np.empty((len(points), c)) for c in sizes]
+
+        def fill(block: slice) -> None:
+            metrics = self.matrices(points[block], None if own is None else own[block])
+            rows, near = points[block], cases[block]
+            found = reconstruction_weights(
+                rows, self.index.rows, near, lambda part: metrics[part], ridge, sizes
+            )
+            for weights, part in zip(result, found, strict=True):
+                weights[block] = part
+
+        self._in_blocks(fill, len(points))
+        return result
 
     def matrix(self, Q: np.ndarray | None) -> np.ndarray:
         """As in ``BasisMetric``."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plml.backend.arrays import Array, like, on_host
+from plml.backend.arrays import Array, like, namespace, on_host
 from plml.metric.basis_metric import BasisMetric
 from plml.metric.feature_split import feature_contributions, feature_importance
 from plml.ops.distances import combine_bases, local_pairs
@@ -32,6 +32,14 @@ class TwoSidedMetric(BasisMetric):
         at_query = combine_bases(weights, like(self.M, weights))
         cases = self._case_weights_at(Q)
         return at_query + like(combine_bases(cases, like(self.N, cases)), at_query)
+
+    def _weights_with(self, points: Array, own: bool, cases: Array) -> tuple[Array, Array]:
+        """As in ``BasisMetric``; the metric at the cases is the average over those of a point."""
+        xp = namespace(points)
+        weights, M = super()._weights_with(points, own, cases)
+        average = xp.mean(like(self.case_weights, points, xp.float64)[cases], axis=1)
+        both = xp.concat([xp.astype(weights, xp.float64), average], axis=1)
+        return both, xp.concat([M, like(inward(self.N, self.span), points, M.dtype)], axis=0)
 
     def pair_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Squared distances from queries, the first rows, to cases, the second ones."""

@@ -48,6 +48,16 @@ class NearestRow(NamedTuple):
         return indexes.weights[indexes.euclidean_index.nearest(Q, 1)[:, 0]]
 
 
+class KnownWeights(NamedTuple):
+    """Weights that were computed before, for the same points."""
+
+    values: Array
+
+    def weights(self, Q: Array, indexes: "SearchIndexes") -> Array:
+        """As in ``WeightRule``."""
+        return self.values
+
+
 class NewPoint(NamedTuple):
     """Equation 4 for the point alone, the weights of the training rows given."""
 

@@ -4,6 +4,8 @@ Row i of ``candidates``, a (q, c) integer array, are rows j of X, an (n, d) arra
 row i of the queries Q, a (q, d) array; the distances are (q, c) float64 arrays.
 """
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from plml.backend.arrays import Array, device, like, namespace, row_dot
@@ -98,6 +100,66 @@ def case_pairs(Q: Array, case_weights: Array, N: Array, X: Array, candidates: Ar
             near = difference[members]
             part[members] += weights[:, :, c][members] * row_dot(near @ N[c, ...], near)
     return xp.clip(result, 0.0, None)
+
+
+def reconstruction_weights(
+    Q: Array,
+    X: Array,
+    candidates: Array,
+    metrics: Callable[[slice], Array],
+    ridge: float,
+    sizes: Sequence[int],
+) -> list[Array]:
+    """The weights v with which the first c candidates of each query make it up, for every size c.
+
+        min_v ||q_i - sum_j v_j x_j||^2 + ridge (sum_j ||q_i - x_j||^2 / c) |v|^2 ,  sum_j v_j = 1,
+
+    under the metric of the query: (q, c) float64 arrays. sum_j v_j f_j is the value at the query of
+    the affine function that ridge regression fits to values f_j of the candidates.
+
+    Parameters
+    ----------
+    Q, X, candidates : see above
+    metrics : from a block of queries to their metrics, (block, d, d) or (1, d, d)
+    ridge : positive
+    sizes : at most the number of candidates
+    """
+    xp, most, d = namespace(X), max(sizes), X.shape[1]
+    result = [xp.empty((len(Q), c), dtype=xp.float64, device=device(X)) for c in sizes]
+    for block in row_blocks(len(Q), d * (2 * d + 3 * most) + 2 * min(d, most) ** 2, X):
+        difference = _differences(Q[block], X, candidates[block][:, :most])
+        mapped = difference @ metrics(block)
+        squared = row_dot(mapped, difference)
+        for c, weights in zip(sizes, result, strict=True):
+            weights[block] = _solved(difference[:, :c], mapped[:, :c], squared[:, :c], ridge)
+    return result
+
+
+def _solved(difference: Array, mapped: Array, squared: Array, ridge: float) -> Array:
+    """(K + rho I)^-1 1, divided by its sum, for K = D M D^T and rho = ridge tr(K) / c: (q, c).
+
+    By Woodbury's identity this is 1 - D M (rho I + D^T D M)^-1 D^T 1 up to a factor, which is less
+    work where there are fewer features than candidates.
+
+    Parameters
+    ----------
+    difference, mapped : (q, c, d) arrays, D and D M
+    squared : (q, c) array, the diagonal of K
+    ridge : as above
+    """
+    xp, (n, c, d) = namespace(difference), difference.shape
+    size = xp.sum(squared, axis=1) / c
+    # Where all candidates are where the query is, they count the same.
+    penalty = xp.where(size > 0.0, ridge * size, xp.ones_like(size))[:, None, None]
+    identity = xp.eye(min(c, d), dtype=xp.float64, device=device(difference))
+    ones = xp.ones((n, c, 1), dtype=xp.float64, device=device(difference))
+    transposed = xp.matrix_transpose(difference)
+    if c <= d:
+        solved = xp.linalg.solve(mapped @ transposed + penalty * identity, ones)
+    else:
+        small = xp.linalg.solve(transposed @ mapped + penalty * identity, transposed @ ones)
+        solved = ones - mapped @ small
+    return solved[..., 0] / xp.sum(solved, axis=1)
 
 
 def combine_bases(weights: Array, M: Array) -> Array:

@@ -13,7 +13,16 @@ with p_c(x) = x^T N_c x.
 
 import numpy as np
 
-from plml.backend.arrays import Array, device, like, namespace, on_host, row_dot, segment_sum
+from plml.backend.arrays import (
+    Array,
+    device,
+    largest_of_rows,
+    like,
+    namespace,
+    on_host,
+    row_dot,
+    segment_sum,
+)
 from plml.ops.distances import case_pairs, euclidean_pairs, local_pairs, measured
 from plml.ops.hnsw import SPARE_CANDIDATES, NavigableGraph
 from plml.ops.reduction import EuclideanReduction
@@ -135,6 +144,22 @@ class LocalMetricIndex:
         if not namespace(Q).all(self.curved(weights)):
             return self.search(Q, weights, n_neighbors)[1]
         return self.index.nearest(*self.inner_products(Q, weights, n_neighbors))
+
+    def quick_search(self, Q: Array, weights: Array, n_neighbors: int) -> tuple[Array, Array]:
+        """The neighbours of ``search`` up to rounding, from one product of matrices."""
+        if not namespace(Q).all(self.curved(weights)):
+            return self.search(Q, weights, n_neighbors)
+        xp, vectors = namespace(Q), self._query_vectors(Q, weights)
+        constant = 0.5 * row_dot(vectors[:, : Q.shape[1]], Q - self.center)[:, None]
+        vectors = vectors * self._scales * self.index.radius
+        squared = xp.empty((len(Q), n_neighbors), dtype=xp.float64, device=device(Q))
+        indices = xp.empty((len(Q), n_neighbors), dtype=xp.int64, device=device(Q))
+        for block in row_blocks(len(Q), len(self.X), Q):
+            products = vectors[block] @ self.index.vectors.T
+            indices[block] = largest_of_rows(products, n_neighbors)
+            near = xp.take_along_axis(products, indices[block], axis=1)
+            squared[block] = constant[block] - near
+        return xp.clip(squared, 0.0, None), indices
 
     def curved(self, weights: Array) -> Array:
         """Where the metric does not vanish."""

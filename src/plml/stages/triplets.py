@@ -61,6 +61,13 @@ def neighbor_pairs(neighbors: np.ndarray) -> np.ndarray:
     return np.column_stack([rows, neighbors[rows, columns]])
 
 
+def n_triplets(class_sizes: np.ndarray, n_targets: int, n_impostors: int) -> int:
+    """How many triplets there are of classes of given sizes."""
+    targets = np.clip(class_sizes - 1, 0, n_targets)
+    impostors = np.minimum(class_sizes.sum() - class_sizes, n_impostors)
+    return int(np.sum(class_sizes * targets * impostors))
+
+
 def check_targets(y: np.ndarray) -> None:
     """Refuse class codes (n,) of which none occurs twice."""
     check_class_sizes(np.bincount(y))

@@ -18,7 +18,7 @@ from plml.inspection.explanation import Explanation
 from plml.io.files import write
 from plml.io.model_files import read_record, write_record
 from plml.preprocessing import MeanNormScaler
-from plml.tables.columns import Columns, listed, pandas
+from plml.preprocessing.columns import Columns, listed, pandas
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from plml.tables import read_table
-from plml.tables.columns import Columns
+from plml.preprocessing.columns import Columns
 
 
 def test_whole_numbers_as_categories_are_the_same_read_as_floats():

@@ -75,15 +75,15 @@ class Columns:
 def _is_category(values: "pd.Series", where: str) -> bool:
     types = pandas().api.types
     if types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values):
-        raise ValueError(f"{where} holds dates; turn it into numbers, or --drop it")
+        raise ValueError(f"{where} holds dates; turn it into numbers, or leave it out")
     present = values[values.notna()]
     if not len(present):
-        raise ValueError(f"{where} is empty; --drop it")
+        raise ValueError(f"{where} is empty; leave it out")
     if types.is_numeric_dtype(values) and not types.is_bool_dtype(values):
         return False
     strange = [kind for kind in present.map(type).unique() if not issubclass(kind, _scalar_types())]
     if strange:
-        raise ValueError(f"{where} holds a {strange[0].__name__} a row; --drop it")
+        raise ValueError(f"{where} holds a {strange[0].__name__} a row; leave it out")
     parsed = _parsed(present)
     good = parsed.notna()
     if good.all() and not types.is_bool_dtype(values):
@@ -92,13 +92,13 @@ def _is_category(values: "pd.Series", where: str) -> bool:
         row = int(np.flatnonzero(values.notna())[np.flatnonzero(~good)[0]])
         raise ValueError(
             f"{where} holds numbers, but {str(values.iloc[row])!r} in row {row}; correct it, or "
-            "leave it empty and use --missing impute"
+            "leave it empty"
         )
     n_values = present.astype(str).nunique()
     if n_values > _MOST_CATEGORIES and n_values > 0.5 * len(values):
         raise ValueError(
             f"{where} has {n_values} different values in {len(values)} rows, so it says nothing "
-            "of its class; --drop it"
+            "of its class; leave it out"
         )
     return True
 

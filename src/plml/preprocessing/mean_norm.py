@@ -1,4 +1,4 @@
-"""What distances want of the features before they are learned from."""
+"""All features on one scale, their ratios kept."""
 
 from typing import Any, Self
 

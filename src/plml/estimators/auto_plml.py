@@ -1,0 +1,432 @@
+"""A nearest-neighbour classifier for any table, with what it needs selected on the table itself."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.utils import check_random_state
+
+from plml.backend.arrays import Array, check_device, is_collection, on_host, to_available_device
+from plml.estimators._calibration import calibrated, calibration
+from plml.estimators._cross_validation import (
+    FINAL_FIT,
+    Candidates,
+    Path,
+    Voting,
+    compare,
+    held_out_shares,
+    same_splits,
+)
+from plml.estimators._fitted_state import of_one_fit, refitted
+from plml.estimators._folds import checked_splits
+from plml.estimators._large_margin import LargeMarginClassifier
+from plml.estimators._parameters import COUNT, POSITIVE, Parameters, parameter
+from plml.estimators._selection import counts, largest_first, votes
+from plml.estimators.plml import PLML
+from plml.estimators.sml import SML
+from plml.inspection.explanation import Explanation
+from plml.io.checkpoints import Checkpoint
+from plml.ops.span import inside, span_of
+from plml.preprocessing.table_encoder import TableEncoder
+from plml.stages.run import Run
+from plml.stages.triplets import check_targets
+from plml.validation import refuse_keywords, training_data
+
+#: What may be learned: nothing, so that the prior is the metric; one metric for all; metrics that
+#: vary over the data; and these with one per class at the stored cases besides.
+METRICS = ("prior", "one", "local", "two-sided")
+PRIORS = ("identity", "within")
+#: The regularization that leaves a metric at its prior.
+_ALL_PRIOR = 1e6
+#: Numbers of neighbours that the linear vote is tried with; it needs more than the others.
+LINEAR_NEIGHBORS = (9, 19, 41, 61)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
+    """Nearest neighbours under a metric that cross-validation on the training rows selects.
+
+    Takes a table of numbers, or a data frame with categories and missing values, and needs nothing
+    else. Candidates are plain k-nearest neighbours, one metric, local metrics, and two-sided ones;
+    two priors; values of the regularization; numbers of neighbours and ways to vote. The selected
+    one is fitted to all rows, with its certificate.
+
+    Parameters
+    ----------
+    metrics : sequence of {"prior", "one", "local", "two-sided"}
+        What may be learned: nothing (the prior is the metric), ``SML``, ``PLML``, or ``PLML`` with
+        ``case_metrics="class"``.
+    priors : sequence of {"identity", "within"}
+        As ``prior`` of ``PLML``; "identity" with nothing learned is the Euclidean distance.
+    regularizations : sequence of float
+        alpha_1 divided by the number of triplets.
+    pulls : sequence of float
+        As ``pull`` of ``PLML``.
+    n_neighbors : sequence of int
+        Numbers of neighbours that vote. Of several, the linear vote is tried with 9, 19, 41, 61.
+    vote : sequence of {"uniform", "distance", "linear"}
+        As ``vote`` of ``PLML``.
+    n_bases : int
+        Basis metrics of local and two-sided metrics.
+    cv : int or splitter
+        Folds, stratified and shuffled where it is a number.
+    max_selection_samples : int
+        Of more rows than this, a stratified part is selected on.
+    selection_tol : float
+        Relative gap of both stages within the folds.
+    tol, max_iter, neighbor_search, search_backend, device, working_memory, verbose
+        As in ``PLML``, of the last fit; the device is also that of the folds.
+    n_jobs : int or None
+        Folds computed in parallel.
+    random_state : int, RandomState or None
+        Seeds the folds, the part that is selected on, and k-means.
+
+    Attributes
+    ----------
+    best_params_ : dict
+        The selected setting: ``metrics``, ``prior``, ``pull``, ``regularization`` (per triplet),
+        ``n_neighbors``, ``vote``.
+    best_score_ : float
+        Its mean accuracy over the folds.
+    cv_results_ : dict of arrays
+        As in ``PLMLCV``, for all settings; also ``mean_test_brier``, by which settings of the same
+        accuracy are told apart.
+    baselines_ : dict of float
+        Accuracies over the same folds: of the largest class, of Euclidean neighbours at their best
+        number and vote, and of one metric at its best setting.
+    model_ : PLML or SML
+        What was fitted to all rows, as ``encoder_`` gives them.
+    encoder_ : TableEncoder
+    calibration_ : tuple of float
+        The smoothing, the power and the floor that turn shares of votes into probabilities, from the
+        votes for held-out rows.
+    n_selection_samples_ : int
+        Rows that were selected on.
+    classes_ : (n_classes,) array
+    n_features_in_, feature_names_in_ : as in scikit-learn
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from plml import AutoPLML
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = AutoPLML(random_state=0).fit(X, y)
+    >>> model.predict(X[:3])
+    array([0, 0, 0])
+    >>> sorted(model.baselines_)
+    ['Euclidean neighbours', 'largest class', 'one metric']
+    """
+
+    metrics: Sequence[str] = parameter(METRICS, "array-like")
+    priors: Sequence[str] = parameter(PRIORS, "array-like")
+    regularizations: Sequence[float] = parameter((0.1, 0.001), "array-like")
+    pulls: Sequence[float] = parameter((0.1,), "array-like")
+    n_neighbors: Sequence[int] = parameter((1, 3, 5, 9, 13, 19, 27, 41, 61), "array-like", COUNT)
+    vote: Sequence[str] = parameter(("uniform", "distance", "linear"), "array-like", str)
+    n_bases: int = parameter(10, COUNT)
+    cv: Any = parameter(3, "cv_object")
+    max_selection_samples: int = parameter(10_000, COUNT)
+    selection_tol: float = parameter(1e-2, POSITIVE)
+    tol: float = parameter(1e-3, POSITIVE)
+    max_iter: int = parameter(1000, COUNT)
+    neighbor_search: str = parameter("auto", str)
+    search_backend: str = parameter("exact", str)
+    device: str = parameter("cpu", str)
+    n_jobs: int | None = parameter(None, Integral, None)
+    working_memory: float | None = parameter(None, POSITIVE, None)
+    random_state: int | np.random.RandomState | None = parameter(None, "random_state")
+    verbose: int = parameter(0, "verbose")
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+        **unknown: Any,
+    ) -> Self:
+        """Select on the rows of X alone, then fit to all of them.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array or data frame; columns that are not numbers are
+            categories, and entries may be missing
+        y : (n_samples,) class labels
+        checkpoint : as in ``PLML``; folds that are done are not computed again
+        """
+        refuse_keywords(self, unknown)
+        if is_collection(X):
+            raise ValueError(
+                "AutoPLML learns on one machine; give it X.compute() and y.compute(), or use PLML, "
+                "which learns from Dask collections"
+            )
+        self._validate_params()
+        check_device(self.device)
+        with refitted(self) as model:
+            model._fit(X, y, None if checkpoint is None else Checkpoint.of(checkpoint))
+        return self
+
+    def _fit(self, X: Any, y: Any, checkpoint: Checkpoint | None) -> None:
+        self.encoder_ = TableEncoder().fit(X)
+        self.n_features_in_ = self.encoder_.n_features_in_
+        if hasattr(self.encoder_, "feature_names_in_"):
+            self.feature_names_in_ = self.encoder_.feature_names_in_
+        rows, self.classes_, codes = training_data(SML(), self.encoder_.transform(X), y)
+        check_targets(codes)
+        random = check_random_state(self.random_state)
+        seeds = [int(seed) for seed in random.randint(2**31, size=3)]
+        run = Run(n_jobs=self.n_jobs, memory=self.working_memory, verbose=self.verbose)
+        if checkpoint is not None:
+            parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
+            run = replace(run, checkpoint=checkpoint.open(parameters, rows, codes))
+        with run.shown():
+            part = self._part(codes, seeds[0], run)
+            self.n_selection_samples_ = len(part)
+            placed = to_available_device(rows[part], self.device)
+            params = self._select(
+                inside(placed, span_of(placed)), codes[part], seeds[1], seeds[2], run
+            )
+            model = self._estimator(params, seeds[2], codes)
+            with run.stage(FINAL_FIT):
+                self.model_ = model.fit_within(rows, self.classes_[codes], run)
+
+    def _part(self, codes: np.ndarray, seed: int, run: Run) -> np.ndarray:
+        """The rows that are selected on: all, or a stratified part; every class keeps two."""
+        if len(codes) <= self.max_selection_samples:
+            return np.arange(len(codes))
+
+        def drawn() -> tuple[np.ndarray]:
+            frequent = np.bincount(codes)[codes] > 1
+            alone = np.flatnonzero(~frequent)
+            size = max(self.max_selection_samples - len(alone), len(np.unique(codes)))
+            rows, _ = train_test_split(
+                np.flatnonzero(frequent),
+                train_size=size,
+                stratify=codes[frequent],
+                random_state=seed,
+            )
+            return (np.sort(np.concatenate([rows, alone])),)
+
+        return run.checkpoint.arrays("part", drawn)[0]
+
+    def _select(
+        self, X: Array, y: np.ndarray, fold_seed: int, seed: int, run: Run
+    ) -> dict[str, Any]:
+        """Set what is known of the selection; returns the parameters of the best setting."""
+        cv = self.cv
+        if isinstance(cv, Integral):
+            cv = StratifiedKFold(int(cv), shuffle=True, random_state=fold_seed)
+        splits = same_splits(
+            run.checkpoint, lambda: checked_splits(cv, X, y, self.classes_, "the metric")
+        )
+        smallest = min(len(np.arange(len(y))[train]) for train, _ in splits)
+        candidates = self._candidates(seed, y, smallest)
+        results = compare(candidates, splits, X, y, len(self.classes_), run)
+        order = np.lexsort((results["mean_test_brier"], -results["mean_test_score"]))
+        best = int(order[0])
+        self.cv_results_ = results
+        self.best_params_ = results["params"][best]
+        self.best_score_ = float(results["mean_test_score"][best])
+        self.baselines_ = _baselines(results, splits, y)
+        shares, codes = run.checkpoint.arrays(
+            "shares",
+            lambda: held_out_shares(
+                candidates.only(best), splits, X, y, len(self.classes_), run
+            ),
+        )
+        self.calibration_ = calibration(shares, codes)
+        return self.best_params_
+
+    def _candidates(self, seed: int, y: np.ndarray, smallest: int) -> Candidates:
+        """The settings, for folds of which the smallest has so many training rows."""
+        neighbors = counts("n_neighbors", self.n_neighbors)
+        few = tuple(k for k in neighbors if k < smallest) or (1,)
+        votings = [
+            Voting(k, how)
+            for how, k in product(votes(self.vote), few)
+            if how != "linear" or k in LINEAR_NEIGHBORS or len(neighbors) == 1
+        ] or [Voting(k, "uniform") for k in few]
+        paths = tuple(self._paths(seed, y))
+        return Candidates(paths, tuple(votings), self.selection_tol)
+
+    def _paths(self, seed: int, y: np.ndarray) -> Iterator[Path]:
+        values = largest_first(self.regularizations)
+        kinds = _known("metrics", self.metrics, METRICS)
+        for kind, prior, pull in product(
+            kinds, _known("priors", self.priors, PRIORS), tuple(self.pulls)
+        ):
+            if kind == "prior":
+                if pull != self.pulls[0]:
+                    continue
+                path = (_ALL_PRIOR,)
+            else:
+                path = values
+            params = {"metrics": kind, "prior": prior, "pull": pull}
+            model = self._estimator({**params, "regularization": 1.0}, seed)
+            recipe = model.set_params(tol=self.selection_tol).recipe()
+            several = f", pull {pull:g}" if len(self.pulls) > 1 else ""
+            name = f"metrics: {kind}, prior: {prior}{several}"
+            yield Path(recipe, path, params, name, per_triplet=True)
+
+    def _estimator(
+        self, params: dict[str, Any], seed: int, y: np.ndarray | None = None
+    ) -> LargeMarginClassifier:
+        """The estimator of a setting; its regularization is that of rows with classes y."""
+        how: dict[str, Any] = {
+            "prior": params["prior"],
+            "pull": params["pull"],
+            "regularization": params["regularization"],
+            "n_neighbors": params.get("n_neighbors", 1),
+            "vote": params.get("vote", "uniform"),
+            **{name: getattr(self, name) for name in _PASSED_ON},
+        }
+        if params["metrics"] in ("prior", "one"):
+            model: LargeMarginClassifier = SML(**how)
+        else:
+            cases = "class" if params["metrics"] == "two-sided" else None
+            model = PLML(**how, case_metrics=cases, n_bases=self.n_bases, random_state=seed)
+        if y is not None:
+            relative = params["regularization"] * model.recipe().triplets_of(np.bincount(y))
+            model.set_params(regularization=relative)
+        return model
+
+    @of_one_fit
+    def predict(self, X: Any) -> np.ndarray:
+        """The class with the largest probability; ties to the first class.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+        """
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    @of_one_fit
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Calibrated probabilities of the classes, in the order of ``classes_``.
+
+        The order of the classes is that of their shares in the votes.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+        """
+        shares = on_host(self.model_.predict_proba(self.encoder_.transform(X)))
+        return calibrated(shares, *self.calibration_)
+
+    @of_one_fit
+    def kneighbors(
+        self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> tuple[np.ndarray, np.ndarray] | np.ndarray:
+        """The nearest training instances under the selected metric, nearest first.
+
+        Parameters
+        ----------
+        X, n_neighbors, return_distance : as in ``PLML``
+        """
+        return self.model_.kneighbors(self._encoded(X), n_neighbors, return_distance)
+
+    @of_one_fit
+    def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
+        """The prediction of each query, its nearest training cases, and what made them near.
+
+        Features are those of ``encoder_``; numbers are in the units of the table.
+
+        Parameters
+        ----------
+        X, n_neighbors : as in ``PLML``
+        """
+        found = self.model_.explain(self._encoded(X), n_neighbors)
+        return replace(
+            found,
+            queries=self.encoder_.in_units_of_the_table(found.queries),
+            neighbor_values=self.encoder_.in_units_of_the_table(found.neighbor_values),
+            feature_names=self.encoder_.get_feature_names_out(),
+        )
+
+    @of_one_fit
+    def index_vectors(self) -> np.ndarray:
+        """As ``PLML.index_vectors``, of the encoded training rows."""
+        return self.model_.index_vectors()
+
+    @of_one_fit
+    def query_vectors(self, X: Any = None) -> np.ndarray:
+        """As ``PLML.query_vectors``, of encoded queries.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances
+        """
+        return self.model_.query_vectors(self._encoded(X))
+
+    @of_one_fit
+    def summary(self) -> str:
+        """What was selected and what it is worth, in a few lines."""
+        best, encoder = self.best_params_, self.encoder_
+        what = {
+            "prior": "the metric of the prior, nothing learned",
+            "one": "one metric for all rows",
+            "local": f"local metrics, {self.n_bases} bases",
+            "two-sided": f"two-sided metrics, {self.n_bases} bases and one per class of the case",
+        }[best["metrics"]]
+        n_numbers = self.n_features_in_ - len(encoder.categories_)
+        lines = [
+            f"columns: {n_numbers} of numbers, {len(encoder.categories_)} of categories, "
+            f"{encoder.n_missing_} missing entries filled in",
+            f"selected: {what}; prior {best['prior']!r}, regularization "
+            f"{best['regularization']:g} per triplet, pull {best['pull']:g}",
+            f"vote: {best['n_neighbors']} neighbours, {best['vote']}",
+            f"accuracy in cross-validation on {self.n_selection_samples_} rows: "
+            f"{self.best_score_:.2%}",
+            *(f"  {name}: {score:.2%}" for name, score in self.baselines_.items()),
+        ]
+        return "\n".join(lines)
+
+    def _encoded(self, X: Any) -> np.ndarray | None:
+        return None if X is None else self.encoder_.transform(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+
+_PASSED_ON = (
+    "tol",
+    "max_iter",
+    "neighbor_search",
+    "search_backend",
+    "device",
+    "n_jobs",
+    "working_memory",
+)
+
+
+def _known(name: str, given: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+    values = (given,) if isinstance(given, str) else tuple(given)
+    if not values or any(value not in known for value in values):
+        raise ValueError(f"{name} must be some of {', '.join(known)}, got {given!r}")
+    return tuple(dict.fromkeys(values))
+
+
+def _baselines(
+    results: dict[str, Any], splits: list[tuple[np.ndarray, np.ndarray]], y: np.ndarray
+) -> dict[str, float]:
+    """Accuracies of what is simpler, over the same folds."""
+    majority = [np.mean(y[test] == np.bincount(y[train]).argmax()) for train, test in splits]
+    kinds, priors = results["param_metrics"], results["param_prior"]
+    simpler = {
+        "Euclidean neighbours": (kinds == "prior") & (priors == "identity"),
+        "one metric": kinds == "one",
+    }
+    best = {
+        name: float(results["mean_test_score"][rows].max())
+        for name, rows in simpler.items()
+        if rows.any()
+    }
+    return {"largest class": float(np.mean(majority)), **best}
