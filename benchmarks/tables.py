@@ -1,12 +1,12 @@
 """Classifiers on ordinary tables with fixed folds: accuracy, log-loss, calibration, seconds.
 
-    python benchmarks/tables.py [--data-dir DIR] [--methods ...] [--tables ...] [--out FILE]
+    python benchmarks/tables.py [--data-dir DIR] [--methods ...] [--tables ...] [--n-jobs N]
     python benchmarks/tables.py --methods SVM sklearn.naive_bayes.GaussianNB
 
 A method is one of those below, or the import path of a class with scikit-learn's interface, which
 is put behind a StandardScaler. What a method selects it selects on the training rows alone.
-Every fold is kept as soon as it is done (results/tables.json by default), and a second call goes on
-where the first one ended.
+Folds are kept as they are done (in --out, results/tables.json by default), and a second call goes on
+where the first one ended. Every fold has one thread; --n-jobs of them run at the same time.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.stats import wilcoxon
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.metrics import balanced_accuracy_score, log_loss
@@ -29,8 +30,9 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
 
-from plml import DANN, LMNN, PLMLCV
+from plml import DANN, LMNN, PLMLCV, AutoPLML
 from plml.io.files import write_atomically
 from plml_study import datasets, tables
 from plml_study.records import provenance
@@ -77,6 +79,7 @@ METHODS: dict[str, Callable[[], Any]] = {
         StandardScaler(),
         PLMLCV(cv=3, n_neighbors=NEIGHBORS, vote=("uniform", "distance"), random_state=0),
     ),
+    "AutoPLML": lambda: AutoPLML(random_state=0),
 }
 
 
@@ -117,7 +120,13 @@ def calibration_error(P: np.ndarray, right: np.ndarray) -> float:
 
 
 def fold_result(table: tables.FoldedTable, method: str, fold: int) -> dict[str, float]:
-    """One method on one fold."""
+    """One method on one fold, with one thread."""
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore")
+        return _fold_result(table, method, fold)
+
+
+def _fold_result(table: tables.FoldedTable, method: str, fold: int) -> dict[str, float]:
     train, test = table.folds != fold, table.folds == fold
     model, y = build(method), table.y[test]
     start = perf_counter()
@@ -127,12 +136,9 @@ def fold_result(table: tables.FoldedTable, method: str, fold: int) -> dict[str, 
     known = np.isin(y, model.classes_)  # a class may have no training row
     floored = np.maximum(P[known], _LEAST)
     floored /= floored.sum(axis=1, keepdims=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        balanced = float(balanced_accuracy_score(y, predicted))
     return {
         "accuracy": float(np.mean(predicted == y)),
-        "balanced_accuracy": balanced,
+        "balanced_accuracy": float(balanced_accuracy_score(y, predicted)),
         "log_loss": float(log_loss(y[known], floored, labels=model.classes_)),
         "calibration_error": calibration_error(P, predicted == y),
         "seconds": seconds,
@@ -164,6 +170,11 @@ def report(records: dict[str, Any], names: list[str], methods: list[str]) -> Non
     for what in ("accuracy", "balanced_accuracy", "log_loss", "calibration_error", "seconds"):
         means = [np.mean([mean_of(records, n, method, what) for n in names]) for method in methods]
         print(f"{'mean ' + what:18s}" + "".join(f"{value:13.4f}" for value in means))
+    if {"AutoPLML", "SVM"} <= set(methods):
+        seconds = {m: np.array([mean_of(records, n, m, "seconds") for n in names]) for m in methods}
+        ratios = seconds["AutoPLML"] / seconds["SVM"]
+        print("seconds of AutoPLML / SVM: " + ", ".join(map("{} {:.2f}".format, names, ratios)))
+        print(f"geometric mean {np.exp(np.log(ratios).mean()):.2f}")
     for method, column in zip(methods[:-1], accuracies.T[:-1], strict=True):
         print(f"{methods[-1]} against {method}: {compared(accuracies[:, -1], column)}")
 
@@ -173,6 +184,7 @@ def main() -> None:
     parser.add_argument("--data-dir", default=os.environ.get(datasets.DATA_VARIABLE, "."))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--tables", nargs="+")
+    parser.add_argument("--n-jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/tables.json"))
     options = parser.parse_args()
     folder = Path(options.data_dir) / "tables"
@@ -180,15 +192,22 @@ def main() -> None:
     for method in options.methods:
         build(method)  # refused before the work starts
     records = json.loads(options.out.read_text()) if options.out.exists() else {}
-    for name, method in product(names, options.methods):
-        table = tables.read(folder, name)
-        done = records.setdefault(name, {}).setdefault(method, {})
-        for fold in np.unique(table.folds).tolist():
-            if str(fold) not in done:
-                done[str(fold)] = fold_result(table, method, fold)
-                records["provenance"] = provenance()
-                write_atomically(options.out, json.dumps(records, indent=1))
-        print(f"{name:18s} {method:12s} {100 * mean_of(records, name, method, 'accuracy'):6.2f}")
+    read = {name: tables.read(folder, name) for name in names}
+    todo = [
+        (name, method, fold)
+        for name, method in product(names, options.methods)
+        for fold in np.unique(read[name].folds).tolist()
+        if str(fold) not in records.get(name, {}).get(method, {})
+    ]
+    todo.sort(key=lambda job: -len(read[job[0]].y))  # the longest first
+    run = Parallel(n_jobs=options.n_jobs, return_as="generator")
+    results = run(delayed(fold_result)(read[name], *job) for name, *job in todo)
+    for done, ((name, method, fold), result) in enumerate(zip(todo, results, strict=True), 1):
+        records.setdefault(name, {}).setdefault(method, {})[str(fold)] = result
+        if done % 10 == 0 or done == len(todo):
+            records["provenance"] = provenance()
+            write_atomically(options.out, json.dumps(records, indent=1))
+            print(f"{done} of {len(todo)}: {name}, {method}", flush=True)
     report(records, names, options.methods)
 
 

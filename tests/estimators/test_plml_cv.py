@@ -59,9 +59,7 @@ class TestPLMLCV:
         scores = np.array([[0.5, 0.75, 0.25, 0.75], [0.75, 0.75, 1.0, 1.0]])
         gaps = np.arange(8.0).reshape(2, 4)
         params = [{"regularization": value} for value in values]
-        results = folds._as_results(
-            params, list(zip(scores, 1.0 - scores, gaps, strict=True))
-        )
+        results = folds._as_results(params, list(zip(scores, 1.0 - scores, gaps, strict=True)))
         assert results["params"] is params
         np.testing.assert_array_equal(results["param_regularization"], values)
         np.testing.assert_allclose(results["mean_test_score"], [0.625, 0.75, 0.625, 0.875])

@@ -3,8 +3,8 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 
-from plml.tables import read_table
 from plml.preprocessing.columns import Columns
+from plml.tables import read_table
 
 
 def test_whole_numbers_as_categories_are_the_same_read_as_floats():

@@ -101,9 +101,7 @@ class BasisMetricQueries(MetricQueries):
             voters = squared[:, :k], neighbors[:, :k]
             if neighbors.shape[1] < k:
                 voters = self._found(X, k)
-            shares = class_shares(
-                metric, None, *voters, self._fit_codes, len(self.classes_), how
-            )
+            shares = class_shares(metric, None, *voters, self._fit_codes, len(self.classes_), how)
             codes = on_host(shares).argmax(axis=1)
         else:
             codes = on_host(self._shares(queries)).argmax(axis=1)

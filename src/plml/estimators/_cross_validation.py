@@ -7,7 +7,7 @@ Given a metric, all numbers of neighbours and all votes take one search.
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,12 +24,12 @@ from plml.metric.votes import class_shares, linear_shares
 from plml.metric.weight_rules import KnownWeights
 from plml.solvers.problem import NO_CHECKPOINT, Checkpointer
 from plml.stages.costs import SELECTION_ITERATIONS, metrics_cost, search_cost
+from plml.stages.one_machine import OneMachine
 from plml.stages.pipeline import (
     METRICS,
     TRIPLETS,
     Prepared,
     Weighting,
-    Weights,
     costs,
     learn_metrics_of,
     with_triplets,
@@ -103,105 +103,135 @@ class Candidates(NamedTuple):
         return self._replace(paths=(path,), votings=(self.votings[v],))
 
 
-class Fold(NamedTuple):
-    """One fold, and what is done on it."""
+@dataclass(eq=False)
+class Fold:
+    """One fold, and what is done on it.
 
-    candidates: Candidates
+    Parameters
+    ----------
+    n_classes : number of classes
+    train, test : numbers of rows
+    """
+
     n_classes: int
     train: np.ndarray
     test: np.ndarray
 
-    def costs(self, d: int) -> dict[str, float]:
+    def __post_init__(self) -> None:
+        self._known: dict[Weighting, _Preparation] = {}
+
+    @classmethod
+    def of(cls, splits: list[Split], n_rows: int, n_classes: int) -> "list[Fold]":
+        """Folds of splits that may also be given as masks."""
+        rows = np.arange(n_rows)
+        return [cls(n_classes, rows[train], rows[test]) for train, test in splits]
+
+    def costs(self, candidates: Candidates, d: int) -> dict[str, float]:
         """The stages of a fold, with rough seconds."""
         stages: dict[str, float] = {}
-        for weighting in dict.fromkeys(path.recipe.weighting for path in self.candidates.paths):
+        for weighting in dict.fromkeys(path.recipe.weighting for path in candidates.paths):
             for name, seconds in weighting.costs(len(self.train), d).items():
                 stages[name] = stages.get(name, 0.0) + seconds
         stages[TRIPLETS] = search_cost(len(self.train), len(self.train), d)
-        for path in self.candidates.paths:
-            per_value = sum(self.costs_of_value(d, path.recipe.weighting.n_bases).values())
+        for path in candidates.paths:
+            per_value = sum(self._costs_of_value(d, path.recipe.weighting.n_bases).values())
             stages |= {path.stage(value): per_value for value in path.regularizations}
         return stages
 
-    def costs_of_value(self, d: int, m: int) -> dict[str, float]:
+    def scores(
+        self, candidates: Candidates, X: Array, y: np.ndarray, run: Run
+    ) -> tuple[np.ndarray, ...]:
+        """Accuracies, Brier scores and gaps of all settings, in their order."""
+        truth = np.eye(self.n_classes)[y[self.test]]
+        found: dict[tuple[int, int, int], tuple[float, float, float]] = {}
+        for p, r, gap, shares in self.votes(candidates, X, y, run):
+            for v, share in enumerate(shares):
+                right = float(np.mean(share.argmax(axis=1) == y[self.test]))
+                brier = float(np.mean(np.sum((share - truth) ** 2, axis=1)))
+                found[p, r, v] = right, brier, gap
+        columns = zip(*(found[setting] for setting in candidates.settings()), strict=True)
+        return tuple(np.array(column) for column in columns)
+
+    def votes(
+        self, candidates: Candidates, X: Array, y: np.ndarray, run: Run
+    ) -> Iterator[tuple[int, int, float, list[np.ndarray]]]:
+        """(path, value, gap of stage 2, (q, n_classes) shares of every voting)."""
+        run.plan(self.costs(candidates, X.shape[1]))
+        for p, path in enumerate(candidates.paths):
+            preparation = self._prepared(path.recipe, X, y, run)
+            for r, gap, metric in self._metrics(path, candidates.tol, preparation, run):
+                with run.stage(SCORING):
+                    yield p, r, gap, self._shares(candidates.votings, preparation, metric)
+
+    def _prepared(self, recipe: Recipe, X: Array, y: np.ndarray, run: Run) -> "_Preparation":
+        """What the paths with these weights share; kept for those that come later."""
+        known = self._known
+        if recipe.weighting not in known:
+            unit = recipe.unit(X[like(self.train, X)])
+            rows, queries = (X[like(part, X)] / unit for part in (self.train, self.test))
+            stages = recipe.stages(rows, y[self.train])
+            weights = recipe.weighting.learn(stages, recipe.settings, run)
+            if known:  # the triplets do not depend on the weights
+                prepared = next(iter(known.values())).prepared._replace(weights=weights)
+            else:
+                prepared = with_triplets(weights, stages, recipe.settings, run)
+            known[recipe.weighting] = _Preparation(stages, queries, prepared)
+        return known[recipe.weighting]
+
+    def _metrics(
+        self, path: Path, tol: float, preparation: "_Preparation", run: Run
+    ) -> Iterator[tuple[int, float, BasisMetric]]:
+        """(value, gap, metric); every value starts where the one before ended."""
+        stages, gamma = preparation.stages, None
+        sizes = np.bincount(stages.y, minlength=self.n_classes)
+        for r, value in enumerate(path.regularizations):
+            regularization = path.regularization(value, sizes)
+            settings = replace(path.recipe.settings, regularization=regularization, tol=tol)
+            with run.stage(path.stage(value)):
+                run.plan(self._costs_of_value(stages.shape[1], path.recipe.weighting.n_bases))
+                metrics = learn_metrics_of(stages, preparation.prepared, settings, run, gamma)
+                gamma = metrics.gamma
+                yield r, metrics.gap, preparation.metric(path.recipe, on_host(metrics.M))
+
+    def _costs_of_value(self, d: int, m: int) -> dict[str, float]:
         """The stages of one value, with rough seconds."""
         return {
             METRICS: metrics_cost(len(self.train), d, m, SELECTION_ITERATIONS),
             SCORING: search_cost(len(self.test), len(self.train), d + m),
         }
 
-    def scores(self, X: Array, y: np.ndarray, run: Run) -> tuple[np.ndarray, ...]:
-        """Accuracies, Brier scores and gaps of all settings, in their order."""
-        truth = np.eye(self.n_classes)[y[self.test]]
-        found: dict[tuple[int, int, int], tuple[float, float, float]] = {}
-        for p, r, gap, shares in self.votes(X, y, run):
-            for v, share in enumerate(shares):
-                right = float(np.mean(share.argmax(axis=1) == y[self.test]))
-                brier = float(np.mean(np.sum((share - truth) ** 2, axis=1)))
-                found[p, r, v] = right, brier, gap
-        columns = zip(*(found[setting] for setting in self.candidates.settings()), strict=True)
-        return tuple(np.array(column) for column in columns)
-
-    def votes(
-        self, X: Array, y: np.ndarray, run: Run
-    ) -> Iterator[tuple[int, int, float, list[np.ndarray]]]:
-        """(path, value, gap of stage 2, (q, n_classes) shares of every voting)."""
-        run.plan(self.costs(X.shape[1]))
-        unit = self.candidates.paths[0].recipe.unit(X[like(self.train, X)])
-        rows, queries = (X[like(part, X)] / unit for part in (self.train, self.test))
-        known: dict[Weighting, _Preparation] = {}
-        for p, path in enumerate(self.candidates.paths):
-            weighting = path.recipe.weighting
-            if weighting not in known:
-                triplets = next((of.prepared.triplets for of in known.values()), None)
-                known[weighting] = _prepare(path.recipe, rows, y[self.train], triplets, run)
-            for r, gap, metric in self._metrics(path, known[weighting], queries, run):
-                with run.stage(SCORING):
-                    yield p, r, gap, self._shares(metric, queries, y[self.train])
-
-    def _metrics(
-        self, path: Path, preparation: "_Preparation", queries: Array, run: Run
-    ) -> Iterator[tuple[int, float, BasisMetric]]:
-        """(value, gap, metric); every value starts where the one before ended."""
-        gamma, sizes = None, np.bincount(preparation.y, minlength=self.n_classes)
-        for r, value in enumerate(path.regularizations):
-            settings = replace(
-                path.recipe.settings,
-                regularization=path.regularization(value, sizes),
-                tol=self.candidates.tol,
-            )
-            with run.stage(path.stage(value)):
-                run.plan(self.costs_of_value(queries.shape[1], path.recipe.weighting.n_bases))
-                stages = preparation.stages
-                metrics = learn_metrics_of(stages, preparation.prepared, settings, run, gamma)
-                gamma = metrics.gamma
-                metric = preparation.metric(path.recipe, on_host(metrics.M))
-                metric.rule = preparation.rule(metric, queries)
-                yield r, metrics.gap, metric
-
-    def _shares(self, metric: BasisMetric, queries: Array, y_train: np.ndarray) -> list[np.ndarray]:
+    def _shares(
+        self, votings: tuple[Voting, ...], preparation: "_Preparation", metric: BasisMetric
+    ) -> list[np.ndarray]:
         """By voting, from one search."""
-        votings = self.candidates.votings
+        queries, labels = preparation.queries, preparation.stages.y
         squared, nearest = metric.quick_search(queries, max(k for k, _ in votings))
         sizes = [k for k, how in votings if how == "linear"]
-        of_all = metric, queries, nearest, y_train, self.n_classes
+        of_all = metric, queries, nearest, labels, self.n_classes
         linear = iter(linear_shares(*of_all, sizes) if sizes else ())
 
         def shares(k: int, how: str) -> Array:
             if how == "linear":
                 return next(linear)
             near = squared[:, :k], nearest[:, :k]
-            return class_shares(metric, queries, *near, y_train, self.n_classes, how)
+            return class_shares(metric, queries, *near, labels, self.n_classes, how)
 
         return [on_host(shares(k, how)) for k, how in votings]
 
 
 class _Preparation:
-    """What the paths with the same weights share in a fold."""
+    """What the paths with the same weights share in a fold.
 
-    def __init__(self, stages: Any, y: np.ndarray, prepared: Prepared) -> None:
+    Parameters
+    ----------
+    stages : of the rows to train on
+    queries : the rows to test on
+    prepared : weights and triplets
+    """
+
+    def __init__(self, stages: OneMachine, queries: Array, prepared: Prepared) -> None:
         self.stages = stages
-        self.y = y
+        self.queries = queries
         self.prepared = prepared
         self._rule: KnownWeights | None = None
 
@@ -213,54 +243,43 @@ class _Preparation:
         return rows, on_host(weights.weights).astype(rows.dtype, copy=False), anchors
 
     def metric(self, recipe: Recipe, M: np.ndarray) -> BasisMetric:
-        """Learned basis metrics, ready to be asked."""
-        rows, W, anchors = self._on_host
-        scales = self.prepared.weights.scales
-        return recipe.metric(rows, self.y, W, M.astype(rows.dtype, copy=False), anchors, scales)
-
-    def rule(self, metric: BasisMetric, queries: Array) -> KnownWeights:
-        """The weights of the queries, which do not depend on the metrics."""
-        if self._rule is None:
-            self._rule = KnownWeights(metric.weights(queries))
-        return self._rule
-
-
-def _prepare(
-    recipe: Recipe, rows: Array, y: np.ndarray, triplets: Any, run: Run
-) -> _Preparation:
-    stages = recipe.stages(rows, y)
-    weights: Weights = recipe.weighting.learn(stages, recipe.settings, run)
-    if triplets is None:
-        return _Preparation(stages, y, with_triplets(weights, stages, recipe.settings, run))
-    return _Preparation(stages, y, Prepared(weights, triplets, {}))
+        """Learned basis metrics, ready to be asked about the queries."""
+        (rows, W, anchors), scales = self._on_host, self.prepared.weights.scales
+        M = M.astype(rows.dtype, copy=False)
+        metric = replace(recipe, approximate=False).metric(
+            rows, self.stages.y, W, M, anchors, scales
+        )
+        if self._rule is None:  # the weights of the queries do not depend on the metrics
+            self._rule = KnownWeights(metric.weights(self.queries))
+        metric.rule = self._rule
+        return metric
 
 
 def compare(
-    candidates: Candidates, splits: list[Split], X: Array, y: np.ndarray, n_classes: int, run: Run
+    candidates: Candidates, folds: list[Fold], X: Array, y: np.ndarray, run: Run, phase: str = ""
 ) -> dict[str, Any]:
     """How every setting does in every fold, as scikit-learn's ``cv_results_``.
 
     Parameters
     ----------
     candidates : the settings
-    splits : rows to train on and rows to test on
+    folds : of the rows
     X, y : rows in their span and class codes
-    n_classes : number of classes
     run : its threads are shared by the folds
+    phase : a name, where there are several comparisons
     """
-    folds = [Fold(candidates, n_classes, *_numbers(split, len(y))) for split in splits]
-    return _as_results(candidates.params(), _scores(folds, X, y, run))
+    return _as_results(candidates.params(), _scores(candidates, folds, X, y, run, phase))
 
 
 def held_out_shares(
-    candidates: Candidates, splits: list[Split], X: Array, y: np.ndarray, n_classes: int, run: Run
+    candidates: Candidates, folds: list[Fold], X: Array, y: np.ndarray, run: Run
 ) -> tuple[np.ndarray, np.ndarray]:
     """The votes of a single setting for the rows that it did not learn from.
 
     Parameters
     ----------
     candidates : that setting alone
-    splits, X, y, n_classes, run : as in ``compare``
+    folds, X, y, run : as in ``compare``
 
     Returns
     -------
@@ -268,55 +287,85 @@ def held_out_shares(
     codes : (n_rows,) their classes
     """
     alone = replace(run, checkpoint=NO_CHECKPOINT)  # which is of the last fit
-    shares, codes = [], []
-    for split in splits:
-        fold = Fold(candidates, n_classes, *_numbers(split, len(y)))
-        ((_, _, _, (votes,)),) = fold.votes(X, y, alone)
+    shares = []
+    for fold in folds:
+        ((_, _, _, (votes,)),) = fold.votes(candidates, X, y, alone)
         shares.append(votes)
-        codes.append(y[fold.test])
-    return np.concatenate(shares), np.concatenate(codes)
+    return np.concatenate(shares), np.concatenate([y[fold.test] for fold in folds])
+
+
+def joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """The results of two comparisons on the same folds, ranked together."""
+    results: dict[str, Any] = {"params": first["params"] + second["params"]}
+    results |= {
+        name: np.concatenate([first[name], second[name]]) for name in first if name != "params"
+    }
+    return results | {"rank_test_score": _ranks(results["mean_test_score"])}
 
 
 def _scores(
-    folds: list[Fold], X: Array, y: np.ndarray, run: Run
+    candidates: Candidates, folds: list[Fold], X: Array, y: np.ndarray, run: Run, phase: str
 ) -> list[tuple[np.ndarray, ...]]:
     """What every fold finds; those that a checkpoint knows are not computed again."""
     checkpoint = run.checkpoint
-    to_do = [i for i in range(len(folds)) if not checkpoint.knows(f"fold {i}")]
-    jobs = _in_parallel([folds[i] for i in to_do], X, y, run)
-    names = [f"cross-validation: fold {i + 1} of {len(folds)}" for i in range(len(folds))]
-    seconds = dict.fromkeys(names, 0.0)
-    for i in to_do:
-        seconds[names[i]] = sum(folds[i].costs(X.shape[1]).values())
-    whole = costs(len(X), X.shape[1], folds[0].candidates.paths[-1].recipe.weighting)
-    run.plan({**seconds, FINAL_FIT: sum(whole.values())})
+    to_do = [i for i in range(len(folds)) if not checkpoint.knows(f"{phase}fold {i}")]
+    jobs = _in_parallel(candidates, [folds[i] for i in to_do], X, y, run)
     found = []
-    for i, name in enumerate(names):
+    for i, name in enumerate(fold_names(len(folds), phase)):
         with run.stage(name):
-            found.append(checkpoint.arrays(f"fold {i}", lambda: next(jobs)))
+            found.append(checkpoint.arrays(f"{phase}fold {i}", lambda: next(jobs)))
     return found
 
 
+def fold_names(n_folds: int, phase: str = "") -> list[str]:
+    """What the folds are called in the progress."""
+    return [f"cross-validation: {phase}fold {i + 1} of {n_folds}" for i in range(n_folds)]
+
+
+def plan_of(
+    candidates: Candidates, folds: list[Fold], X: Array, run: Run, phase: str = ""
+) -> dict[str, float]:
+    """The stages of a comparison, with rough seconds; none for what a checkpoint knows."""
+    return {
+        name: 0.0
+        if run.checkpoint.knows(f"{phase}fold {i}")
+        else sum(fold.costs(candidates, X.shape[1]).values())
+        for i, (name, fold) in enumerate(zip(fold_names(len(folds), phase), folds, strict=True))
+    }
+
+
+def cost_of_fit(candidates: Candidates, X: Array) -> float:
+    """Rough seconds of the fit that follows, at most."""
+    return max(
+        sum(costs(len(X), X.shape[1], path.recipe.weighting).values()) for path in candidates.paths
+    )
+
+
 def _in_parallel(
-    folds: list[Fold], X: Array, y: np.ndarray, run: Run
+    candidates: Candidates, folds: list[Fold], X: Array, y: np.ndarray, run: Run
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """The scores of every fold, several at the same time, as they are asked for."""
     n_jobs = 1 if is_tensor(X) else run.n_jobs  # one GPU
     employer = os.getpid()
     yield from Parallel(n_jobs=n_jobs, return_as="generator")(
         # Threads are those that the folds at the same time leave each other.
-        delayed(_fold_scores)(fold, X, y, run.memory, employer)
+        delayed(_fold_scores)(fold, candidates, X, y, run.memory, employer)
         for fold in folds
     )
 
 
 def _fold_scores(
-    fold: Fold, X: Array, y: np.ndarray, memory: float | None, employer: int
+    fold: Fold,
+    candidates: Candidates,
+    X: Array,
+    y: np.ndarray,
+    memory: float | None,
+    employer: int,
 ) -> tuple[np.ndarray, ...]:
     end_with(employer)
     run = Run(memory=memory)
     with run.limits():
-        return fold.scores(X, y, run)
+        return fold.scores(candidates, X, y, run)
 
 
 def _as_results(
@@ -332,17 +381,15 @@ def _as_results(
     results["mean_test_score"] = scores.mean(axis=0)
     results["std_test_score"] = scores.std(axis=0)
     results["mean_test_brier"] = np.mean([brier for _, brier, _ in folds], axis=0)
-    results["rank_test_score"] = rankdata(-results["mean_test_score"], "min").astype(int)
+    results["rank_test_score"] = _ranks(results["mean_test_score"])
     return results
+
+
+def _ranks(scores: np.ndarray) -> np.ndarray:
+    return rankdata(-scores, "min").astype(int)
 
 
 def same_splits(checkpoint: Checkpointer, compute: Callable[[], list[Split]]) -> list[Split]:
     """The same splits after an interruption, even where they are drawn at random."""
     flat = checkpoint.arrays("splits", lambda: tuple(part for split in compute() for part in split))
     return list(zip(flat[::2], flat[1::2], strict=True))
-
-
-def _numbers(split: Split, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of rows, also where a split is given as masks."""
-    train, test = (np.arange(n)[rows] for rows in split)
-    return train, test

@@ -157,6 +157,4 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
             if how == "uniform":  # in any order
                 return vote(self._metric.nearest_labels(X, k, self._fit_codes), n_classes)
             squared, nearest = self._metric.search(X, k)
-            return class_shares(
-                self._metric, X, squared, nearest, self._fit_codes, n_classes, how
-            )
+            return class_shares(self._metric, X, squared, nearest, self._fit_codes, n_classes, how)

@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plml.backend.arrays import Array
-from plml.estimators._cross_validation import Candidates, Path, Voting, compare, same_splits
+from plml.estimators._cross_validation import (
+    FINAL_FIT,
+    Candidates,
+    Fold,
+    Path,
+    Voting,
+    compare,
+    cost_of_fit,
+    plan_of,
+    same_splits,
+)
 from plml.estimators._folds import checked_splits
 from plml.estimators._recipe import Recipe
 from plml.metric.votes import VOTES
@@ -48,7 +58,10 @@ def select_regularization(model: Any, X: Array, y: np.ndarray, how: Any, run: Ru
     splits = same_splits(
         run.checkpoint, lambda: checked_splits(how.cv, X, y, classes, "regularization", k)
     )
-    results = compare(candidates, splits, X, y, len(classes), run)
+    folds = Fold.of(splits, len(y), len(classes))
+    stages = plan_of(candidates, folds, X, run)
+    run.plan({**stages, FINAL_FIT: cost_of_fit(candidates, X)})
+    results = compare(candidates, folds, X, y, run)
     best = int(results["mean_test_score"].argmax())
     score = float(results["mean_test_score"][best])
     return Selection(results["params"][best], score, results)
@@ -63,9 +76,7 @@ def _candidates(model: Any, how: Any) -> Candidates:
     values, recipe = largest_first(how.regularizations), model.recipe()
     bases = sorted(counts("n_bases", model.n_bases)) if hasattr(model, "n_bases") else []
     if len(bases) > 1:
-        paths = [
-            Path(_with_bases(recipe, m), values, {"n_bases": m}, f"{m} bases") for m in bases
-        ]
+        paths = [Path(_with_bases(recipe, m), values, {"n_bases": m}, f"{m} bases") for m in bases]
     else:
         paths = [Path(recipe, values, {})]
     neighbors = sorted(counts("n_neighbors", model.n_neighbors), reverse=True)

@@ -1,7 +1,7 @@
 """A nearest-neighbour classifier for any table, with what it needs selected on the table itself."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Integral
@@ -17,10 +17,14 @@ from plml.estimators._calibration import calibrated, calibration
 from plml.estimators._cross_validation import (
     FINAL_FIT,
     Candidates,
+    Fold,
     Path,
     Voting,
     compare,
+    cost_of_fit,
     held_out_shares,
+    joined,
+    plan_of,
     same_splits,
 )
 from plml.estimators._fitted_state import of_one_fit, refitted
@@ -46,6 +50,8 @@ PRIORS = ("identity", "within")
 _ALL_PRIOR = 1e6
 #: Numbers of neighbours that the linear vote is tried with; it needs more than the others.
 LINEAR_NEIGHBORS = (9, 19, 41, 61)
+#: What the comparison of local and two-sided metrics is called.
+_SECOND = "local metrics, "
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,8 +60,9 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
 
     Takes a table of numbers, or a data frame with categories and missing values, and needs nothing
     else. Candidates are plain k-nearest neighbours, one metric, local metrics, and two-sided ones;
-    two priors; values of the regularization; numbers of neighbours and ways to vote. The selected
-    one is fitted to all rows, with its certificate.
+    two priors; values of the regularization; numbers of neighbours and ways to vote. Local and
+    two-sided metrics are tried with the prior and the pull that are best for one metric. The
+    selected setting is fitted to all rows, with its certificate.
 
     Parameters
     ----------
@@ -104,8 +111,8 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         What was fitted to all rows, as ``encoder_`` gives them.
     encoder_ : TableEncoder
     calibration_ : tuple of float
-        The smoothing, the power and the floor that turn shares of votes into probabilities, from the
-        votes for held-out rows.
+        The smoothing, the power and the floor that turn shares of votes into probabilities, found
+        on the votes for held-out rows.
     n_selection_samples_ : int
         Rows that were selected on.
     classes_ : (n_classes,) array
@@ -217,61 +224,81 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     def _select(
         self, X: Array, y: np.ndarray, fold_seed: int, seed: int, run: Run
     ) -> dict[str, Any]:
-        """Set what is known of the selection; returns the parameters of the best setting."""
-        cv = self.cv
-        if isinstance(cv, Integral):
-            cv = StratifiedKFold(int(cv), shuffle=True, random_state=fold_seed)
-        splits = same_splits(
-            run.checkpoint, lambda: checked_splits(cv, X, y, self.classes_, "the metric")
-        )
-        smallest = min(len(np.arange(len(y))[train]) for train, _ in splits)
-        candidates = self._candidates(seed, y, smallest)
-        results = compare(candidates, splits, X, y, len(self.classes_), run)
-        order = np.lexsort((results["mean_test_brier"], -results["mean_test_score"]))
-        best = int(order[0])
+        """Set what is known of the selection; returns the parameters of the best setting.
+
+        The prior and the pull are those that are best for one metric.
+        """
+        folds = self._folds(X, y, fold_seed, run)
+        votings = self._votings(min(len(fold.train) for fold in folds))
+        kinds = _known("metrics", self.metrics, METRICS)
+        single = [kind for kind in kinds if kind in ("prior", "one")]
+        several = [kind for kind in kinds if kind not in single]
+        priors, pulls = _known("priors", self.priors, PRIORS), tuple(self.pulls)
+        first = self._candidates(single or several, priors, pulls, votings, seed)
+        plan = plan_of(first, folds, X, run)
+        if single and several:
+            rest = self._candidates(several, priors[:1], pulls[:1], votings, seed)
+            plan |= plan_of(rest, folds, X, run, _SECOND)
+        run.plan({**plan, FINAL_FIT: cost_of_fit(first, X)})
+        results = compare(first, folds, X, y, run)
+        all_candidates = [first]
+        if single and several:
+            best = results["params"][_best(results)]
+            rest = self._candidates(several, (best["prior"],), (best["pull"],), votings, seed)
+            results = joined(results, compare(rest, folds, X, y, run, _SECOND))
+            all_candidates.append(rest)
+        best = _best(results)
         self.cv_results_ = results
         self.best_params_ = results["params"][best]
         self.best_score_ = float(results["mean_test_score"][best])
-        self.baselines_ = _baselines(results, splits, y)
+        self.baselines_ = _baselines(results, folds, y)
+        chosen = _setting(all_candidates, best)
         shares, codes = run.checkpoint.arrays(
-            "shares",
-            lambda: held_out_shares(
-                candidates.only(best), splits, X, y, len(self.classes_), run
-            ),
+            "shares", lambda: held_out_shares(chosen, folds, X, y, run)
         )
         self.calibration_ = calibration(shares, codes)
         return self.best_params_
 
-    def _candidates(self, seed: int, y: np.ndarray, smallest: int) -> Candidates:
-        """The settings, for folds of which the smallest has so many training rows."""
+    def _folds(self, X: Array, y: np.ndarray, seed: int, run: Run) -> list[Fold]:
+        cv = self.cv
+        if isinstance(cv, Integral):
+            cv = StratifiedKFold(int(cv), shuffle=True, random_state=seed)
+        splits = same_splits(
+            run.checkpoint, lambda: checked_splits(cv, X, y, self.classes_, "the metric")
+        )
+        return Fold.of(splits, len(y), len(self.classes_))
+
+    def _votings(self, n_rows: int) -> tuple[Voting, ...]:
+        """How neighbours may vote, where there are so many rows in the smallest fold."""
         neighbors = counts("n_neighbors", self.n_neighbors)
-        few = tuple(k for k in neighbors if k < smallest) or (1,)
+        few = tuple(k for k in neighbors if k < n_rows) or (1,)
         votings = [
             Voting(k, how)
             for how, k in product(votes(self.vote), few)
             if how != "linear" or k in LINEAR_NEIGHBORS or len(neighbors) == 1
-        ] or [Voting(k, "uniform") for k in few]
-        paths = tuple(self._paths(seed, y))
-        return Candidates(paths, tuple(votings), self.selection_tol)
+        ]
+        return tuple(votings or [Voting(k, "uniform") for k in few])
 
-    def _paths(self, seed: int, y: np.ndarray) -> Iterator[Path]:
-        values = largest_first(self.regularizations)
-        kinds = _known("metrics", self.metrics, METRICS)
-        for kind, prior, pull in product(
-            kinds, _known("priors", self.priors, PRIORS), tuple(self.pulls)
-        ):
-            if kind == "prior":
-                if pull != self.pulls[0]:
-                    continue
-                path = (_ALL_PRIOR,)
-            else:
-                path = values
-            params = {"metrics": kind, "prior": prior, "pull": pull}
+    def _candidates(
+        self,
+        kinds: Sequence[str],
+        priors: Sequence[str],
+        pulls: Sequence[float],
+        votings: tuple[Voting, ...],
+        seed: int,
+    ) -> Candidates:
+        """All values of the regularization for every kind of metrics, prior and pull."""
+        values, paths = largest_first(self.regularizations), []
+        for kind, prior, pull in product(kinds, priors, pulls):
+            if kind == "prior" and pull != pulls[0]:
+                continue  # nothing is pulled
+            params = {"metrics": kind, "prior": prior, "pull": float(pull)}
             model = self._estimator({**params, "regularization": 1.0}, seed)
             recipe = model.set_params(tol=self.selection_tol).recipe()
-            several = f", pull {pull:g}" if len(self.pulls) > 1 else ""
-            name = f"metrics: {kind}, prior: {prior}{several}"
-            yield Path(recipe, path, params, name, per_triplet=True)
+            name = f"metrics: {kind}, prior: {prior}, pull: {pull:g}"
+            regularizations = (_ALL_PRIOR,) if kind == "prior" else values
+            paths.append(Path(recipe, regularizations, params, name, per_triplet=True))
+        return Candidates(tuple(paths), votings, self.selection_tol)
 
     def _estimator(
         self, params: dict[str, Any], seed: int, y: np.ndarray | None = None
@@ -414,11 +441,23 @@ def _known(name: str, given: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _baselines(
-    results: dict[str, Any], splits: list[tuple[np.ndarray, np.ndarray]], y: np.ndarray
-) -> dict[str, float]:
+def _best(results: dict[str, Any]) -> int:
+    """The setting with the best accuracy; of equals, that with the best Brier score."""
+    return int(np.lexsort((results["mean_test_brier"], -results["mean_test_score"]))[0])
+
+
+def _setting(candidates: Sequence[Candidates], number: int) -> Candidates:
+    """A single setting of several comparisons, by its place in all of them."""
+    for several in candidates:
+        if number < (n_settings := len(several.settings())):
+            return several.only(number)
+        number -= n_settings
+    raise IndexError(number)
+
+
+def _baselines(results: dict[str, Any], folds: list[Fold], y: np.ndarray) -> dict[str, float]:
     """Accuracies of what is simpler, over the same folds."""
-    majority = [np.mean(y[test] == np.bincount(y[train]).argmax()) for train, test in splits]
+    majority = [np.mean(y[fold.test] == np.bincount(y[fold.train]).argmax()) for fold in folds]
     kinds, priors = results["param_metrics"], results["param_prior"]
     simpler = {
         "Euclidean neighbours": (kinds == "prior") & (priors == "identity"),

@@ -9,9 +9,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import check_device, to_available_device
+from plml.estimators._cross_validation import FINAL_FIT
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import Parameters
-from plml.estimators._cross_validation import FINAL_FIT
 from plml.estimators._selection import REGULARIZATIONS, select_regularization
 from plml.ops.span import inside, span_of
 from plml.stages.run import Run

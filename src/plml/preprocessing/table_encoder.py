@@ -17,7 +17,7 @@ RARE = 0.005
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Numbers standardised, their gaps filled with medians; categories as columns of zeros and ones.
+    """Numbers standardised, gaps filled with medians; categories as columns of zeros and ones.
 
     A category that is missing is a category of its own; rare ones (less than one row in 200) share
     a column with those that were never seen. Two rows that differ in a category alone are as far
@@ -119,9 +119,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if numbers is None:
                 validate_data(self, X, reset=reset, skip_check_array=True)
                 return self._frame(X)
-        return validate_data(
-            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
-        )
+        return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
 
     def _frame(self, X: Any) -> Any:
         frame = pandas().DataFrame(X) if not hasattr(X, "columns") else X
