@@ -63,13 +63,14 @@ def _study(options: argparse.Namespace) -> "Study":
     from plml.backend.arrays import check_device
     from plml_study import datasets, methods, paper
     from plml_study.reproduce import PARTS, Study
+    from plml_study.result_tables import APART
 
     if options.jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {options.jobs}")
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {options.seed}")
     check_device(options.device)
-    known = {"all": paper.METHODS, **_themselves(methods.BUILDERS)}
+    known = {"all": (*paper.METHODS, *APART), **_themselves(methods.BUILDERS)}
     known |= {"SVM": ("KernelSVM",), "LMNN-MM": ("LMNNMM",)}
     chosen = _chosen(options.methods, known, "method")
     known = {"all": paper.DATASETS, **_themselves(datasets.NAMES)}

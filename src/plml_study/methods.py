@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
-from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLMLCV, SML, BoostMetric, KernelSVM
+from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLMLCV, SML, AutoPLML, BoostMetric, KernelSVM
 from plml.estimators.regularization_cv import RegularizationCV
+from plml_study.preprocessing_choice import SelectedPreprocessing
 from plml_study.protocols import LARGE
 
 #: Rows on which the SVM selects its kernel on large data.
@@ -20,6 +21,7 @@ class Setting:
     """What a method of the study may be told."""
 
     n_rows: int
+    name: str = ""  # of the data set
     n_bases: int = 20
     seed: int = 0
     device: str = "cpu"
@@ -56,9 +58,14 @@ BUILDERS: dict[str, Callable[[Setting], Any]] = {
     "GLML": lambda s: GLML(n_jobs=s.n_jobs, random_state=s.seed),
     "KernelSVM": _svm,
     # Not in the paper's table.
+    "AutoPLML": lambda s: SelectedPreprocessing(
+        AutoPLML(standardize=False, random_state=s.seed, device=s.device, n_jobs=s.n_jobs), s.name
+    ),
     "DANN": lambda s: DANN(n_jobs=s.n_jobs),
     "Euclidean": lambda s: KNeighborsClassifier(1, algorithm="brute", n_jobs=s.n_jobs),
 }
+#: Methods that prepare the rows themselves.
+FROM_RAW_ROWS = frozenset({"AutoPLML"})
 #: Methods whose result depends on the number of basis metrics.
 WITH_BASES = frozenset({"PLML", "CBLML"})
 
@@ -71,6 +78,7 @@ def build(method: str, setting: Setting) -> Any:
 def certificate(model: Any) -> dict[str, float]:
     """What a fitted classifier says of its own solution."""
     model = getattr(model, "estimator_", model)
+    model = getattr(model, "model_", model)
     names = ("weights_gap_", "dual_gap_", "objective_", "n_iter_", "excess_")
     found = {name.rstrip("_"): getattr(model, name, None) for name in names}
     numbers = {name: float(value) for name, value in found.items() if value is not None}
@@ -79,6 +87,8 @@ def certificate(model: Any) -> dict[str, float]:
 
 def selected(model: Any) -> dict[str, Any]:
     """What a fitted classifier chose by inner cross-validation."""
+    if isinstance(model, SelectedPreprocessing):
+        return {"preprocessing": model.best_preprocessing_, **model.estimator_.best_params_}
     if hasattr(model, "best_regularization_"):
         return {"regularization": model.best_regularization_}
     if hasattr(model, "metric_shrinkage_"):

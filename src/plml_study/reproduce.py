@@ -14,7 +14,15 @@ from plml_study import paper
 from plml_study.figures import figure1_panels, figure2_curves
 from plml_study.records import Store, Task
 from plml_study.report import Findings, render
-from plml_study.result_tables import LATEX, MARKDOWN, ResultTable, as_records, as_text, table1
+from plml_study.result_tables import (
+    APART,
+    LATEX,
+    MARKDOWN,
+    ResultTable,
+    as_records,
+    as_text,
+    table1,
+)
 from plml_study.study import (
     Conditions,
     Failure,
@@ -103,7 +111,7 @@ def gather(store: Store, study: Study) -> Findings:
     other data sets and methods where they are asked for.
     """
     names = tuple(dict.fromkeys((*paper.DATASETS, *study.datasets)))
-    methods = tuple(dict.fromkeys((*paper.METHODS, *study.methods)))
+    methods = tuple(dict.fromkeys((*paper.METHODS, *study.methods, *APART)))
     tasks = [*table1_tasks(names, methods), *figure1_tasks(), *figure2_tasks(names)]
     records = [record for task in dict.fromkeys(tasks) if (record := store.read(task)) is not None]
     curves = figure2_curves(store, figure2_tasks(names))

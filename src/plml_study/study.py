@@ -210,9 +210,12 @@ def _attempt(task: Task, seed: int, conditions: Conditions) -> _Outcome:
 
 def do(task: Task, seed: int, conditions: Conditions) -> dict[str, Any]:
     """Fit one method on one training part and test it on the other."""
-    X_train, y_train, X_test, y_test = _split(task.dataset, task.fold, seed, conditions.data_dir)
+    raw = task.method in methods.FROM_RAW_ROWS
+    parts = _split(task.dataset, task.fold, seed, conditions.data_dir, raw)
+    X_train, y_train, X_test, y_test = parts
     setting = methods.Setting(
         n_rows=len(X_train),
+        name=task.dataset,
         n_bases=task.n_bases or 20,
         seed=seed,
         device=conditions.device,
@@ -248,9 +251,14 @@ def do(task: Task, seed: int, conditions: Conditions) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def _split(name: str, fold: int, seed: int, data_dir: str | None) -> tuple[np.ndarray, ...]:
+def _split(
+    name: str, fold: int, seed: int, data_dir: str | None, raw: bool = False
+) -> tuple[np.ndarray, ...]:
     dataset = _dataset(name, data_dir)
-    return protocols.prepared_split(dataset, *list(protocols.splits(dataset, seed))[fold])
+    train, test = list(protocols.splits(dataset, seed))[fold]
+    if raw:
+        return dataset.X[train], dataset.y[train], dataset.X[test], dataset.y[test]
+    return protocols.prepared_split(dataset, train, test)
 
 
 @lru_cache(maxsize=1)

@@ -12,6 +12,7 @@ import numpy as np
 
 from plml import tables
 from plml.backend.progress import plan, stage, work
+from plml.estimators.auto_plml import AutoPLML
 from plml.io.files import bounded_memory, check_destination, is_stream
 from plml.preprocessing.columns import pandas
 from plml.tables.table_models import ENCODING, LEARNING
@@ -96,10 +97,21 @@ def _add_fit_options(fit: argparse.ArgumentParser) -> None:
         default="refuse",
         help="what to do with missing values (default: %(default)s)",
     )
-    fit.add_argument("--regularization", type=float, help="default: selected by cross-validation")
-    fit.add_argument("--bases", type=int, default=20, help="basis metrics (default: %(default)s)")
+    how = fit.add_mutually_exclusive_group()
+    how.add_argument(
+        "--paper",
+        action="store_true",
+        help="the paper's method: PLML, its regularization selected by cross-validation (default: "
+        "AutoPLML, which selects the kind of metric, the prior and the vote as well)",
+    )
+    how.add_argument("--regularization", type=float, help="PLML with this value, nothing selected")
     fit.add_argument(
-        "--neighbors", type=int, default=1, help="neighbours that vote (default: %(default)s)"
+        "--bases", type=int, help="basis metrics (default: 10, of the paper's method 20)"
+    )
+    fit.add_argument(
+        "--neighbors",
+        type=int,
+        help="neighbours that vote (default: selected, of the paper's method 1)",
     )
     fit.add_argument(
         "--tol",
@@ -151,6 +163,8 @@ def _in_options() -> Iterator[None]:
             message = re.sub(rf"The '{name}' parameter of \w+", option, message)
             message = re.sub(rf"\b{name}=", f"{option} ", message)
             message = re.sub(rf"\bset {name}\b", f"set {option}", message)
+        message = message.replace("leave it out", "--drop it")
+        message = message.replace("or leave it empty", "or leave it empty and use --missing impute")
         if message == str(error):
             raise
         raise ValueError(message) from error
@@ -170,15 +184,15 @@ def _fit(options: argparse.Namespace) -> int:
                 options.target,
                 str(options.table),
                 regularization=options.regularization,
+                paper=options.paper,
                 missing=options.missing,
                 drop=tuple(options.drop),
                 checkpoint=options.checkpoint,
                 tol=options.tol,
                 max_iter=options.max_iter,
-                n_bases=options.bases,
-                n_neighbors=options.neighbors,
                 device=options.device,
                 random_state=options.seed,
+                **_given(n_bases=options.bases, n_neighbors=options.neighbors),
             )
         with stage(_SAVING):
             model.save(options.out)
@@ -186,17 +200,31 @@ def _fit(options: argparse.Namespace) -> int:
     return 0
 
 
+def _given(**parameters: Any) -> dict[str, Any]:
+    """The parameters that have a value."""
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
 def _print_fitted(model: tables.Model, n_rows: int, options: argparse.Namespace) -> None:
     classifier = model.classifier
-    chosen = getattr(classifier, "best_regularization_", options.regularization)
     print(
         f"{n_rows} rows, {len(model.columns.names)} columns as "
-        f"{classifier.n_features_in_} features, {len(classifier.classes_)} classes\n"
-        f"regularization {chosen:g}; at most {classifier.weights_gap_:.1e} and "
-        f"{classifier.dual_gap_:.1e} (relative) from the optimum of its two stages"
-        f"{'' if classifier.converged_ else ': not converged'}"
+        f"{classifier.n_features_in_} features, {len(classifier.classes_)} classes"
     )
-    if hasattr(classifier, "best_score_"):
+    if isinstance(classifier, AutoPLML):
+        print(classifier.summary())
+        learner: Any = classifier.model_
+    else:
+        learner = classifier
+        chosen = getattr(classifier, "best_regularization_", options.regularization)
+        print(f"regularization {chosen:g}")
+    gaps = [learner.weights_gap_] if hasattr(learner, "weights_gap_") else []
+    stages = " and ".join(f"{gap:.1e}" for gap in [*gaps, learner.dual_gap_])
+    print(
+        f"at most {stages} (relative) from the optimum of its {'two stages' if gaps else 'metric'}"
+        f"{'' if learner.converged_ else ': not converged'}"
+    )
+    if hasattr(classifier, "best_regularization_"):
         print(f"accuracy in cross-validation {classifier.best_score_:.2%}")
     print(f"model: {options.out}")
 
@@ -226,7 +254,8 @@ def _evaluate(options: argparse.Namespace) -> int:
         labels = model.labels(table, str(options.table))
         rows = model.prepared(table, str(options.table))
         classifier = model.classifier
-        euclidean = KNeighborsClassifier(classifier.n_neighbors, algorithm="brute")
+        k = getattr(classifier, "best_params_", {}).get("n_neighbors", classifier.n_neighbors)
+        euclidean = KNeighborsClassifier(k, algorithm="brute")
         cases, codes = classifier.training_cases()
         euclidean.fit(cases, classifier.classes_[codes])
         predicted = _in_blocks("predicting", classifier.predict, rows)

@@ -66,6 +66,9 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
+    standardize : bool
+        Give every column of numbers the same spread. Leave it out where all columns are in one
+        unit, as the pixels of images are.
     metrics : sequence of {"prior", "one", "local", "two-sided"}
         What may be learned: nothing (the prior is the metric), ``SML``, ``PLML``, or ``PLML`` with
         ``case_metrics="class"``.
@@ -130,10 +133,11 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     ['Euclidean neighbours', 'largest class', 'one metric']
     """
 
+    standardize: bool = parameter(True, "boolean")
     metrics: Sequence[str] = parameter(METRICS, "array-like")
     priors: Sequence[str] = parameter(PRIORS, "array-like")
     regularizations: Sequence[float] = parameter((0.1, 0.001), "array-like")
-    pulls: Sequence[float] = parameter((0.1,), "array-like")
+    pulls: Sequence[float] = parameter((0.1, 1.0), "array-like")
     n_neighbors: Sequence[int] = parameter((1, 3, 5, 9, 13, 19, 27, 41, 61), "array-like", COUNT)
     vote: Sequence[str] = parameter(("uniform", "distance", "linear"), "array-like", str)
     n_bases: int = parameter(10, COUNT)
@@ -179,7 +183,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, y: Any, checkpoint: Checkpoint | None) -> None:
-        self.encoder_ = TableEncoder().fit(X)
+        self.encoder_ = TableEncoder(standardize=self.standardize).fit(X)
         self.n_features_in_ = self.encoder_.n_features_in_
         if hasattr(self.encoder_, "feature_names_in_"):
             self.feature_names_in_ = self.encoder_.feature_names_in_
@@ -358,6 +362,14 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         return self.model_.kneighbors(self._encoded(X), n_neighbors, return_distance)
 
     @of_one_fit
+    def training_cases(self) -> tuple[np.ndarray, np.ndarray]:
+        """The encoded rows that were learned from, numbers in the units of the table, and where in
+        ``classes_`` the class of each one is.
+        """
+        rows, codes = self.model_.training_cases()
+        return self.encoder_.in_units_of_the_table(rows), codes
+
+    @of_one_fit
     def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
         """The prediction of each query, its nearest training cases, and what made them near.
 
@@ -401,12 +413,15 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
             "two-sided": f"two-sided metrics, {self.n_bases} bases and one per class of the case",
         }[best["metrics"]]
         n_numbers = self.n_features_in_ - len(encoder.categories_)
-        lines = [
+        columns = (
             f"columns: {n_numbers} of numbers, {len(encoder.categories_)} of categories, "
-            f"{encoder.n_missing_} missing entries filled in",
+            f"{encoder.n_missing_} missing entries filled in"
+        )
+        lines = [
+            *([columns] if encoder.categories_ or encoder.n_missing_ else []),
             f"selected: {what}; prior {best['prior']!r}, regularization "
             f"{best['regularization']:g} per triplet, pull {best['pull']:g}",
-            f"vote: {best['n_neighbors']} neighbours, {best['vote']}",
+            f"vote: {best['vote']}, neighbours: {best['n_neighbors']}",
             f"accuracy in cross-validation on {self.n_selection_samples_} rows: "
             f"{self.best_score_:.2%}",
             *(f"  {name}: {score:.2%}" for name, score in self.baselines_.items()),

@@ -23,6 +23,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     a column with those that were never seen. Two rows that differ in a category alone are as far
     apart as two rows whose difference in one number is of average size.
 
+    Parameters
+    ----------
+    standardize : bool
+        Whether numbers are standardised; otherwise they stay as they are.
+
     Attributes
     ----------
     categories_ : list of str
@@ -40,6 +45,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ['size', 'colour_(missing)', 'colour_blue', 'colour_red']
     """
 
+    def __init__(self, standardize: bool = True) -> None:
+        self.standardize = standardize
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find out what the columns are.
 
@@ -53,13 +61,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             _refuse_empty(rows)
             self.categories_: list[str] = []
             self.n_missing_ = int(np.isnan(rows).sum())
-            self._encoder: Any = _numbers()
+            self._encoder: Any = _numbers(self.standardize)
         else:
             columns = Columns.of(rows, "X", imputes=True)
             self.categories_ = list(columns.categories)
             self.n_missing_ = int(rows.isna().to_numpy().sum())
             kinds = [
-                ("number", _numbers(), list(columns.numbers)),
+                ("number", _numbers(self.standardize), list(columns.numbers)),
                 ("category", _categories(), list(columns.categories)),
             ]
             kinds = [kind for kind in kinds if kind[2]]
@@ -105,6 +113,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if scaler is None:
             return rows
         standard, rows = scaler[-1], np.array(rows)
+        if not self.standardize:
+            return rows
         n_numbers = len(standard.scale_)
         rows[..., :n_numbers] = rows[..., :n_numbers] * standard.scale_ + standard.mean_
         return rows
@@ -134,8 +144,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _numbers() -> Any:
-    return make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+def _numbers(standardize: bool) -> Any:
+    scaler = StandardScaler(with_mean=standardize, with_std=standardize)
+    return make_pipeline(SimpleImputer(strategy="median"), scaler)
 
 
 def _categories() -> Any:

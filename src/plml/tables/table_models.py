@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from plml.backend.progress import stage
+from plml.estimators.auto_plml import AutoPLML
 from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
 from plml.inspection.explanation import Explanation
@@ -38,7 +39,7 @@ class Model:
     columns: Columns
 
     @property
-    def classifier(self) -> PLML | PLMLCV:
+    def classifier(self) -> AutoPLML | PLML | PLMLCV:
         """The classifier at the end of the pipeline."""
         return self.pipeline[-1]
 
@@ -152,7 +153,7 @@ def load(path: Path) -> Model:
     if (
         not isinstance(pipeline, Pipeline)
         or list(pipeline.named_steps) != ["encode", "scale", "classify"]
-        or not isinstance(pipeline[-1], PLML | PLMLCV)
+        or not isinstance(pipeline[-1], AutoPLML | PLML | PLMLCV)
         or not all(hasattr(step, "n_features_in_") for step in pipeline.named_steps.values())
         or not all(isinstance(part, kind) for part, kind in zip(parts, _PARTS, strict=True))
         or list(getattr(pipeline[0], "feature_names_in_", [])) != found["names"]
@@ -229,6 +230,7 @@ def fit(
     name: str,
     *,
     regularization: float | None = None,
+    paper: bool = False,
     missing: str = "refuse",
     drop: tuple[str, ...] = (),
     checkpoint: Path | None = None,
@@ -241,7 +243,8 @@ def fit(
     table : with the labels in a column
     target : that column
     name : of the file, for messages
-    regularization : of ``PLML``; None selects it by cross-validation
+    regularization : of ``PLML``; None selects by cross-validation
+    paper : whether the selection is that of the paper, ``PLMLCV`` instead of ``AutoPLML``
     missing : "refuse" or "impute" (medians, and a category of their own)
     drop : columns to leave out
     checkpoint : file in which the fit saves its state
@@ -255,10 +258,10 @@ def fit(
     if not features.shape[1]:
         raise ValueError(f"{name} has no column besides {target!r} to learn from")
     columns = Columns.of(features, name, missing == "impute")
-    if regularization is None:
-        classifier: Any = PLMLCV(**parameters)
+    if regularization is not None:
+        classifier: Any = PLML(regularization=regularization, **parameters)
     else:
-        classifier = PLML(regularization=regularization, **parameters)
+        classifier = PLMLCV(**parameters) if paper else AutoPLML(**parameters)
     pipeline = Pipeline(
         [("encode", _encoder(columns)), ("scale", MeanNormScaler()), ("classify", classifier)]
     )
