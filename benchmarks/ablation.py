@@ -92,9 +92,10 @@ def report(records: dict[str, Any], names: list[str], variants: list[str]) -> No
         accuracy = mean(variant, "accuracy")
         difference = 100 * (accuracy - base)
         error = difference.std(ddof=1) / len(names) ** 0.5
+        seconds = np.exp(np.log(mean(variant, "seconds")).mean())
         print(
-            f"{variant:30s} {100 * accuracy.mean():6.2f}  {difference.mean():+5.2f} +- {error:.2f}  "
-            f"{np.exp(np.log(mean(variant, 'seconds')).mean()):5.2f} s"
+            f"{variant:30s} {100 * accuracy.mean():6.2f}  {difference.mean():+5.2f} +- {error:.2f}"
+            f"  {seconds:5.2f} s"
         )
 
 

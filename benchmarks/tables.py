@@ -5,8 +5,8 @@
 
 A method is one of those below, or the import path of a class with scikit-learn's interface, which
 is put behind a StandardScaler. What a method selects it selects on the training rows alone.
-Folds are kept as they are done (in --out, results/tables.json by default), and a second call goes on
-where the first one ended. Every fold has one thread; --n-jobs of them run at the same time.
+Folds are kept as they are done (in --out, results/tables.json by default), and a second call goes
+on where the first one ended. Every fold has one thread; --n-jobs of them run at the same time.
 """
 
 import argparse

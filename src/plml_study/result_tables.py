@@ -10,7 +10,6 @@ from plml_study import paper, statistics
 from plml_study.records import Store, pooled, source
 from plml_study.study import table1_tasks
 
-
 #: Methods that the paper does not have, in columns of their own: the scores of its eight are those
 #: among the eight.
 APART = ("AutoPLML",)

@@ -12,6 +12,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 import terminal
+from plml import AutoPLML
 from plml.cli import main
 from plml.tables import table_models
 
@@ -93,6 +94,16 @@ def test_selection_by_default(files, tmp_path, capsys):
     assert run("fit", files / "train.csv", *arguments) == 0
     printed = capsys.readouterr().out
     assert "accuracy in cross-validation" in printed
+    assert isinstance(table_models.load(out).classifier, AutoPLML)
+    for baseline in ("largest class", "Euclidean neighbours", "one metric"):
+        assert f"  {baseline}: " in printed
+
+
+def test_the_papers_selection(files, tmp_path, capsys):
+    out = tmp_path / "model.skops"
+    arguments = ("--target", "grape", "-o", out, "--bases", 3, "--paper")
+    assert run("fit", files / "train.csv", *arguments) == 0
+    assert "accuracy in cross-validation" in capsys.readouterr().out
     assert table_models.load(out).classifier.best_regularization_ in (0.01, 0.1, 1.0, 10.0, 100.0)
 
 

@@ -3,7 +3,20 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric, KernelSVM
+from plml import (
+    CBLML,
+    DANN,
+    GLML,
+    LMNN,
+    LMNNMM,
+    PLML,
+    PLMLCV,
+    SML,
+    AutoPLML,
+    BoostMetric,
+    KernelSVM,
+)
+from plml.preprocessing import TableEncoder
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
@@ -11,7 +24,9 @@ pytestmark = [
 ]
 
 
-@parametrize_with_checks([PLML(), SML(), CBLML(), LMNNMM(), GLML(), DANN(), KernelSVM()])
+@parametrize_with_checks(
+    [TableEncoder(), PLML(), SML(), CBLML(), LMNNMM(), GLML(), DANN(), KernelSVM()]
+)
 def test_sklearn_checks(estimator, check):
     check(estimator)
 
@@ -19,6 +34,7 @@ def test_sklearn_checks(estimator, check):
 @pytest.mark.slow
 @parametrize_with_checks(
     [
+        AutoPLML(random_state=0),
         PLMLCV(),
         PLML(query_weights="optimize", solver="fista"),
         LMNN(),

@@ -31,6 +31,12 @@ FIT_OPTIONS = {
     "n_neighbors": "--neighbors",
     "device": "--device",
 }
+#: What else the library advises, in the words of the command.
+_ADVICE = {
+    "use PLML, which selects nothing": "set --regularization yourself",
+    "leave it out": "--drop it",
+    "or leave it empty": "or leave it empty and use --missing impute",
+}
 #: Paths of the commands, the ones that are read first.
 _PATHS = {
     "model": "the model",
@@ -163,8 +169,8 @@ def _in_options() -> Iterator[None]:
             message = re.sub(rf"The '{name}' parameter of \w+", option, message)
             message = re.sub(rf"\b{name}=", f"{option} ", message)
             message = re.sub(rf"\bset {name}\b", f"set {option}", message)
-        message = message.replace("leave it out", "--drop it")
-        message = message.replace("or leave it empty", "or leave it empty and use --missing impute")
+        for advice, here in _ADVICE.items():
+            message = message.replace(advice, here)
         if message == str(error):
             raise
         raise ValueError(message) from error

@@ -34,7 +34,8 @@ def calibration(shares: np.ndarray, codes: np.ndarray) -> tuple[float, float, fl
     rows, floor = np.arange(len(codes)), 1.0 / (len(codes) + 1)
 
     def loss(logs: np.ndarray) -> float:
-        p = calibrated(shares, *np.exp(logs), floor)
+        smoothing, power = np.exp(logs)
+        p = calibrated(shares, smoothing, power, floor)
         return -float(np.mean(np.log(p[rows, codes])))
 
     bounds = np.log([_SMOOTHINGS, _POWERS])

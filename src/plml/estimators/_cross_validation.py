@@ -40,7 +40,7 @@ from plml.stages.run import Run
 FINAL_FIT, SCORING = "final fit", "scoring"
 
 
-class Path(NamedTuple):
+class RegularizationPath(NamedTuple):
     """Metrics that differ in their regularization alone."""
 
     recipe: Recipe
@@ -65,10 +65,10 @@ class Voting(NamedTuple):
     vote: str
 
 
-class Candidates(NamedTuple):
+class SettingGrid(NamedTuple):
     """The settings to compare: every value of every path with every voting."""
 
-    paths: tuple[Path, ...]
+    paths: tuple[RegularizationPath, ...]
     votings: tuple[Voting, ...]
     tol: float  # the relative gap of stage 2 within the folds
     voting_names: tuple[str, ...] = Voting._fields  # which of them are selected
@@ -96,7 +96,7 @@ class Candidates(NamedTuple):
             for p, r, v in self.settings()
         ]
 
-    def only(self, number: int) -> "Candidates":
+    def only(self, number: int) -> "SettingGrid":
         """A single setting, by its place in the order."""
         p, r, v = self.settings()[number]
         path = self.paths[p]._replace(regularizations=(self.paths[p].regularizations[r],))
@@ -126,7 +126,7 @@ class Fold:
         rows = np.arange(n_rows)
         return [cls(n_classes, rows[train], rows[test]) for train, test in splits]
 
-    def costs(self, candidates: Candidates, d: int) -> dict[str, float]:
+    def costs(self, candidates: SettingGrid, d: int) -> dict[str, float]:
         """The stages of a fold, with rough seconds."""
         stages: dict[str, float] = {}
         for weighting in dict.fromkeys(path.recipe.weighting for path in candidates.paths):
@@ -139,7 +139,7 @@ class Fold:
         return stages
 
     def scores(
-        self, candidates: Candidates, X: Array, y: np.ndarray, run: Run
+        self, candidates: SettingGrid, X: Array, y: np.ndarray, run: Run
     ) -> tuple[np.ndarray, ...]:
         """Accuracies, Brier scores and gaps of all settings, in their order."""
         truth = np.eye(self.n_classes)[y[self.test]]
@@ -153,7 +153,7 @@ class Fold:
         return tuple(np.array(column) for column in columns)
 
     def votes(
-        self, candidates: Candidates, X: Array, y: np.ndarray, run: Run
+        self, candidates: SettingGrid, X: Array, y: np.ndarray, run: Run
     ) -> Iterator[tuple[int, int, float, list[np.ndarray]]]:
         """(path, value, gap of stage 2, (q, n_classes) shares of every voting)."""
         run.plan(self.costs(candidates, X.shape[1]))
@@ -179,7 +179,7 @@ class Fold:
         return known[recipe.weighting]
 
     def _metrics(
-        self, path: Path, tol: float, preparation: "_Preparation", run: Run
+        self, path: RegularizationPath, tol: float, preparation: "_Preparation", run: Run
     ) -> Iterator[tuple[int, float, BasisMetric]]:
         """(value, gap, metric); every value starts where the one before ended."""
         stages, gamma = preparation.stages, None
@@ -256,7 +256,7 @@ class _Preparation:
 
 
 def compare(
-    candidates: Candidates, folds: list[Fold], X: Array, y: np.ndarray, run: Run, phase: str = ""
+    candidates: SettingGrid, folds: list[Fold], X: Array, y: np.ndarray, run: Run, phase: str = ""
 ) -> dict[str, Any]:
     """How every setting does in every fold, as scikit-learn's ``cv_results_``.
 
@@ -272,7 +272,7 @@ def compare(
 
 
 def held_out_shares(
-    candidates: Candidates, folds: list[Fold], X: Array, y: np.ndarray, run: Run
+    candidates: SettingGrid, folds: list[Fold], X: Array, y: np.ndarray, run: Run
 ) -> tuple[np.ndarray, np.ndarray]:
     """The votes of a single setting for the rows that it did not learn from.
 
@@ -304,7 +304,7 @@ def joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _scores(
-    candidates: Candidates, folds: list[Fold], X: Array, y: np.ndarray, run: Run, phase: str
+    candidates: SettingGrid, folds: list[Fold], X: Array, y: np.ndarray, run: Run, phase: str
 ) -> list[tuple[np.ndarray, ...]]:
     """What every fold finds; those that a checkpoint knows are not computed again."""
     checkpoint = run.checkpoint
@@ -323,7 +323,7 @@ def fold_names(n_folds: int, phase: str = "") -> list[str]:
 
 
 def plan_of(
-    candidates: Candidates, folds: list[Fold], X: Array, run: Run, phase: str = ""
+    candidates: SettingGrid, folds: list[Fold], X: Array, run: Run, phase: str = ""
 ) -> dict[str, float]:
     """The stages of a comparison, with rough seconds; none for what a checkpoint knows."""
     return {
@@ -334,7 +334,7 @@ def plan_of(
     }
 
 
-def cost_of_fit(candidates: Candidates, X: Array) -> float:
+def cost_of_fit(candidates: SettingGrid, X: Array) -> float:
     """Rough seconds of the fit that follows, at most."""
     return max(
         sum(costs(len(X), X.shape[1], path.recipe.weighting).values()) for path in candidates.paths
@@ -342,7 +342,7 @@ def cost_of_fit(candidates: Candidates, X: Array) -> float:
 
 
 def _in_parallel(
-    candidates: Candidates, folds: list[Fold], X: Array, y: np.ndarray, run: Run
+    candidates: SettingGrid, folds: list[Fold], X: Array, y: np.ndarray, run: Run
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """The scores of every fold, several at the same time, as they are asked for."""
     n_jobs = 1 if is_tensor(X) else run.n_jobs  # one GPU
@@ -356,7 +356,7 @@ def _in_parallel(
 
 def _fold_scores(
     fold: Fold,
-    candidates: Candidates,
+    candidates: SettingGrid,
     X: Array,
     y: np.ndarray,
     memory: float | None,

@@ -11,7 +11,13 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 def checked_splits(
-    cv: Any, X: Any, y: np.ndarray, classes: np.ndarray, selected: str, n_neighbors: int = 1
+    cv: Any,
+    X: Any,
+    y: np.ndarray,
+    classes: np.ndarray,
+    selected: str,
+    n_neighbors: int = 1,
+    instead: str = "",
 ) -> list[Split]:
     """Rows to train on and rows to test on, for every fold.
 
@@ -20,17 +26,19 @@ def checked_splits(
     cv : scikit-learn's meaning
     X, y : instances and class codes
     classes : (n_classes,) names of the classes, for messages
-    selected : what the cross-validation is for, as a user may set it instead
+    selected : what the cross-validation is for
     n_neighbors : that vote in a fold
+    instead : what to do without it; by default, to set what is selected
     """
-    splits = _split(cv, X, y, classes, selected)
+    instead = instead or f"set {selected} yourself"
+    splits = _split(cv, X, y, classes, selected, instead)
     everyone = np.arange(len(y))
     smallest = min((len(everyone[train]) for train, _ in splits), default=0)
     if smallest <= n_neighbors or any(len(test) == 0 for _, test in splits):
         raise ValueError(
             f"cv gives {len(splits)} folds, the smallest with {smallest} rows to train on; every "
             f"fold needs more than n_neighbors={n_neighbors} training rows and a test row: "
-            f"{_cure('more rows', cv, selected)}"
+            f"{_cure('more rows', cv, instead)}"
         )
     for number, (train, _) in enumerate(splits, 1):
         left = np.unique(y[train])
@@ -41,17 +49,19 @@ def checked_splits(
             raise ValueError(
                 f"fold {number} of the cross-validation that selects {selected} has one class to "
                 f"train on, {str(classes[left[0]])!r}: of the rows {scarce}; "
-                f"{_cure('more of those', cv, selected)}"
+                f"{_cure('more of those', cv, instead)}"
             )
     return splits
 
 
-def _cure(missing: str, cv: Any, selected: str) -> str:
+def _cure(missing: str, cv: Any, instead: str) -> str:
     fewer = f", lower cv={cv}" if isinstance(cv, Integral) and int(cv) > 2 else ""
-    return f"give {missing}{fewer}, or set {selected} yourself"
+    return f"give {missing}{fewer}, or {instead}"
 
 
-def _split(cv: Any, X: Any, y: np.ndarray, classes: np.ndarray, selected: str) -> list[Split]:
+def _split(
+    cv: Any, X: Any, y: np.ndarray, classes: np.ndarray, selected: str, instead: str
+) -> list[Split]:
     """The folds, with errors that speak of the classes as the user knows them."""
     try:
         with warnings.catch_warnings():
@@ -65,6 +75,6 @@ def _split(cv: Any, X: Any, y: np.ndarray, classes: np.ndarray, selected: str) -
         raise ValueError(
             f"the cross-validation that selects {selected} needs a class with more rows: the "
             f"largest, {str(classes[sizes.argmax()])!r}, has {sizes.max()}; "
-            f"{_cure('more rows', cv, selected)}"
+            f"{_cure('more rows', cv, instead)}"
         ) from error
     return [(np.asarray(train), np.asarray(test)) for train, test in found]

@@ -11,9 +11,9 @@ import numpy as np
 from plml.backend.arrays import Array
 from plml.estimators._cross_validation import (
     FINAL_FIT,
-    Candidates,
     Fold,
-    Path,
+    RegularizationPath,
+    SettingGrid,
     Voting,
     compare,
     cost_of_fit,
@@ -67,7 +67,7 @@ def select_regularization(model: Any, X: Array, y: np.ndarray, how: Any, run: Ru
     return Selection(results["params"][best], score, results)
 
 
-def _candidates(model: Any, how: Any) -> Candidates:
+def _candidates(model: Any, how: Any) -> SettingGrid:
     """The settings of a classifier whose parameters may be single values or several.
 
     Of settings that do as well, the first one is taken: the largest regularization, then the
@@ -76,13 +76,16 @@ def _candidates(model: Any, how: Any) -> Candidates:
     values, recipe = largest_first(how.regularizations), model.recipe()
     bases = sorted(counts("n_bases", model.n_bases)) if hasattr(model, "n_bases") else []
     if len(bases) > 1:
-        paths = [Path(_with_bases(recipe, m), values, {"n_bases": m}, f"{m} bases") for m in bases]
+        paths = [
+            RegularizationPath(_with_bases(recipe, m), values, {"n_bases": m}, f"{m} bases")
+            for m in bases
+        ]
     else:
-        paths = [Path(recipe, values, {})]
+        paths = [RegularizationPath(recipe, values, {})]
     neighbors = sorted(counts("n_neighbors", model.n_neighbors), reverse=True)
     kinds = votes(model.vote)
     several = {"n_neighbors": len(neighbors) > 1, "vote": len(kinds) > 1}
-    return Candidates(
+    return SettingGrid(
         tuple(paths),
         tuple(Voting(k, kind) for k, kind in product(neighbors, kinds)),
         how.selection_tol,

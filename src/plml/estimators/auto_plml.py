@@ -16,9 +16,9 @@ from plml.backend.arrays import Array, check_device, is_collection, on_host, to_
 from plml.estimators._calibration import calibrated, calibration
 from plml.estimators._cross_validation import (
     FINAL_FIT,
-    Candidates,
     Fold,
-    Path,
+    RegularizationPath,
+    SettingGrid,
     Voting,
     compare,
     cost_of_fit,
@@ -59,7 +59,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     """Nearest neighbours under a metric that cross-validation on the training rows selects.
 
     Takes a table of numbers, or a data frame with categories and missing values, and needs nothing
-    else. Candidates are plain k-nearest neighbours, one metric, local metrics, and two-sided ones;
+    else. SettingGrid are plain k-nearest neighbours, one metric, local metrics, and two-sided ones;
     two priors; values of the regularization; numbers of neighbours and ways to vote. Local and
     two-sided metrics are tried with the prior and the pull that are best for one metric. The
     selected setting is fitted to all rows, with its certificate.
@@ -116,6 +116,8 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     calibration_ : tuple of float
         The smoothing, the power and the floor that turn shares of votes into probabilities, found
         on the votes for held-out rows.
+    dual_gap_, n_iter_, converged_
+        Of ``model_``.
     n_selection_samples_ : int
         Rows that were selected on.
     classes_ : (n_classes,) array
@@ -205,6 +207,8 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
             model = self._estimator(params, seeds[2], codes)
             with run.stage(FINAL_FIT):
                 self.model_ = model.fit_within(rows, self.classes_[codes], run)
+        self.dual_gap_, self.n_iter_ = self.model_.dual_gap_, self.model_.n_iter_
+        self.converged_ = self.model_.converged_
 
     def _part(self, codes: np.ndarray, seed: int, run: Run) -> np.ndarray:
         """The rows that are selected on: all, or a stratified part; every class keeps two."""
@@ -237,7 +241,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         kinds = _known("metrics", self.metrics, METRICS)
         single = [kind for kind in kinds if kind in ("prior", "one")]
         several = [kind for kind in kinds if kind not in single]
-        priors, pulls = _known("priors", self.priors, PRIORS), tuple(self.pulls)
+        priors, pulls = _known("priors", self.priors, PRIORS), _pulls(self.pulls)
         first = self._candidates(single or several, priors, pulls, votings, seed)
         plan = plan_of(first, folds, X, run)
         if single and several:
@@ -267,8 +271,10 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         cv = self.cv
         if isinstance(cv, Integral):
             cv = StratifiedKFold(int(cv), shuffle=True, random_state=seed)
+        instead = "use PLML, which selects nothing"
         splits = same_splits(
-            run.checkpoint, lambda: checked_splits(cv, X, y, self.classes_, "the metric")
+            run.checkpoint,
+            lambda: checked_splits(cv, X, y, self.classes_, "the metric", instead=instead),
         )
         return Fold.of(splits, len(y), len(self.classes_))
 
@@ -290,7 +296,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         pulls: Sequence[float],
         votings: tuple[Voting, ...],
         seed: int,
-    ) -> Candidates:
+    ) -> SettingGrid:
         """All values of the regularization for every kind of metrics, prior and pull."""
         values, paths = largest_first(self.regularizations), []
         for kind, prior, pull in product(kinds, priors, pulls):
@@ -301,8 +307,10 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
             recipe = model.set_params(tol=self.selection_tol).recipe()
             name = f"metrics: {kind}, prior: {prior}, pull: {pull:g}"
             regularizations = (_ALL_PRIOR,) if kind == "prior" else values
-            paths.append(Path(recipe, regularizations, params, name, per_triplet=True))
-        return Candidates(tuple(paths), votings, self.selection_tol)
+            paths.append(
+                RegularizationPath(recipe, regularizations, params, name, per_triplet=True)
+            )
+        return SettingGrid(tuple(paths), votings, self.selection_tol)
 
     def _estimator(
         self, params: dict[str, Any], seed: int, y: np.ndarray | None = None
@@ -456,12 +464,20 @@ def _known(name: str, given: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
+def _pulls(given: Any) -> tuple[float, ...]:
+    values = np.atleast_1d(np.asarray(given))
+    numbers = values.ndim == 1 and len(values) > 0 and values.dtype.kind in "iuf"
+    if not numbers or not (np.isfinite(values) & (values >= 0.0)).all():
+        raise ValueError(f"pulls must be numbers, none of them negative, got {given!r}")
+    return tuple(dict.fromkeys(values.astype(float).tolist()))
+
+
 def _best(results: dict[str, Any]) -> int:
     """The setting with the best accuracy; of equals, that with the best Brier score."""
     return int(np.lexsort((results["mean_test_brier"], -results["mean_test_score"]))[0])
 
 
-def _setting(candidates: Sequence[Candidates], number: int) -> Candidates:
+def _setting(candidates: Sequence[SettingGrid], number: int) -> SettingGrid:
     """A single setting of several comparisons, by its place in all of them."""
     for several in candidates:
         if number < (n_settings := len(several.settings())):

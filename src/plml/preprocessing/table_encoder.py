@@ -3,6 +3,7 @@
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
@@ -124,7 +125,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not reset and isinstance(self._encoder, ColumnTransformer):
             validate_data(self, X, reset=False, skip_check_array=True)
             return self._frame(X)
-        if hasattr(X, "columns") or np.asarray(X).dtype.kind in "OSU":
+        if hasattr(X, "columns") or (not issparse(X) and np.asarray(X).dtype.kind in "OSU"):
             numbers = _as_numbers(X)
             if numbers is None:
                 validate_data(self, X, reset=reset, skip_check_array=True)

@@ -43,6 +43,7 @@ def prior_metric(
 
 def _inverse_scatter(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """(S_w + a share of its average variance)^-1."""
+    _, y = np.unique(y, return_inverse=True)  # a class may have no row here
     means = np.stack([X[y == code].mean(axis=0) for code in range(y.max() + 1)])
     within = X - means[y]
     scatter = within.T @ within / len(X)

@@ -1,0 +1,323 @@
+"""AutoPLML: what it selects, says and keeps."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine, make_moons
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
+
+import plml
+from plml import PLML, SML, AutoPLML
+from plml.estimators import _cross_validation as folds
+from plml.estimators._calibration import calibrated, calibration
+from plml.estimators.auto_plml import METRICS, PRIORS
+
+FEW = {"n_bases": 3, "n_neighbors": (1, 5, 9), "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def wine():
+    X, y = load_wine(return_X_y=True)
+    return X[::2], np.array(["red", "rose", "white"])[y[::2]], X[1::2]
+
+
+@pytest.fixture(scope="module")
+def fitted(wine):
+    X, y, _ = wine
+    return AutoPLML(**FEW).fit(X, y)
+
+
+class TestSelection:
+    def test_every_kind_is_a_candidate(self, fitted):
+        results = fitted.cv_results_
+        assert set(results["param_metrics"]) == set(METRICS)
+        assert set(results["param_prior"]) == set(PRIORS)
+        assert set(results["param_vote"]) == {"uniform", "distance", "linear"}
+        assert set(results["param_pull"]) == {0.1, 1.0}
+        lengths = {len(value) for value in results.values()}
+        assert lengths == {len(results["params"])}
+
+    def test_the_best_is_the_most_accurate(self, fitted):
+        results, best = fitted.cv_results_, fitted.best_params_
+        assert fitted.best_score_ == results["mean_test_score"].max()
+        number = results["params"].index(best)
+        assert results["rank_test_score"][number] == 1
+        equals = results["mean_test_score"] == fitted.best_score_
+        assert results["mean_test_brier"][number] == results["mean_test_brier"][equals].min()
+
+    def test_local_metrics_have_the_prior_and_the_pull_of_one_metric(self, fitted):
+        results = fitted.cv_results_
+        single = np.isin(results["param_metrics"], ["prior", "one"])
+        order = np.lexsort((results["mean_test_brier"], -results["mean_test_score"], ~single))
+        first = results["params"][order[0]]
+        for params in results["params"]:
+            if params["metrics"] in ("local", "two-sided"):
+                assert (params["prior"], params["pull"]) == (first["prior"], first["pull"])
+
+    def test_euclidean_neighbours_are_scikit_learns(self, wine):
+        """An independent cross-validation on the same folds has the same accuracies."""
+        X, y, _ = wine
+        rows = StandardScaler().fit_transform(X)
+        cv = list(StratifiedKFold(3, shuffle=True, random_state=1).split(rows, y))
+        options = {"metrics": ("prior",), "priors": ("identity",), "vote": ("uniform", "distance")}
+        model = AutoPLML(cv=cv, n_neighbors=(1, 5, 13), **options).fit(X, y)
+        results = model.cv_results_
+        for params, score in zip(results["params"], results["mean_test_score"], strict=True):
+            peer = KNeighborsClassifier(params["n_neighbors"], weights=params["vote"])
+            assert score == pytest.approx(cross_val_score(peer, rows, y, cv=cv).mean())
+
+    def test_scores_are_those_of_fits(self, fitted, wine):
+        """Every kind of metrics, against estimators fitted to the same folds one by one."""
+        X, y, _ = wine
+        Z, codes = fitted.encoder_.transform(X), np.searchsorted(fitted.classes_, y)
+        cv = StratifiedKFold(3, shuffle=True, random_state=0)
+        model = AutoPLML(cv=cv, **FEW | {"pulls": (0.1,), "selection_tol": 1e-6}).fit(X, y)
+        results, seen = model.cv_results_, set()
+        seed = int(np.random.RandomState(0).randint(2**31, size=3)[2])
+        for number in np.argsort(-results["mean_test_score"]):
+            params = results["params"][number]
+            if params["metrics"] in seen:
+                continue
+            seen.add(params["metrics"])
+            scores = []
+            for train, test in cv.split(Z, codes):
+                alone = model._estimator(params, seed, codes[train])
+                alone.set_params(tol=1e-6).fit(Z[train], y[train])
+                scores.append(alone.score(Z[test], y[test]))
+            difference = abs(results["mean_test_score"][number] - np.mean(scores))
+            assert difference <= 1.0 / len(y)  # one row of doubt
+        assert seen == set(METRICS)
+
+    def test_what_folds_share_is_computed_once(self, wine, monkeypatch):
+        X, y, _ = wine
+        calls = []
+        learn = folds.learn_metrics_of
+        monkeypatch.setattr(folds, "learn_metrics_of", lambda *a: calls.append(a) or learn(*a))
+        AutoPLML(cv=2, **FEW).fit(X, y)
+        # Per fold 2 priors, 2 x 2 x 2 of one metric, 2 x 2 local ones, and the best for its votes.
+        assert len(calls) == 2 * (2 + 8 + 4 + 1)
+
+    def test_noise_is_left_to_the_largest_class(self, rng):
+        X, y = rng.normal(size=(120, 4)), rng.permutation(np.repeat([0, 1], [96, 24]))
+        model = AutoPLML(**FEW).fit(X, y)
+        assert model.baselines_["largest class"] == pytest.approx(0.8)
+        assert model.best_score_ >= 0.75
+
+    def test_a_part_of_many_rows(self):
+        X, y = make_moons(600, noise=0.2, random_state=0)
+        model = AutoPLML(**FEW, max_selection_samples=150).fit(X, y)
+        assert model.n_selection_samples_ == 150
+        assert len(model.model_.training_cases()[0]) == 600
+        assert sum(model.cv_results_["split0_test_score"] > 0.8) > 0
+
+    def test_a_class_of_one_is_selected_on(self, wine):
+        X, y, _ = wine
+        X, y = np.concatenate([X, X[:1] + 50.0]), np.append(y, "orange")
+        model = AutoPLML(**FEW, max_selection_samples=40).fit(X, y)
+        assert model.n_selection_samples_ == 40
+        assert "orange" in model.classes_
+
+    def test_the_seed_reproduces(self, wine):
+        X, y, Q = wine
+        one, other = (AutoPLML(**FEW).fit(X, y) for _ in range(2))
+        np.testing.assert_array_equal(one.predict_proba(Q), other.predict_proba(Q))
+        assert one.best_params_ == other.best_params_
+
+    @pytest.mark.parametrize("parts", [{"metrics": ("two-sided",)}, {"metrics": ("local", "one")}])
+    def test_some_kinds_alone(self, wine, parts):
+        X, y, Q = wine
+        model = AutoPLML(**FEW | parts).fit(X, y)
+        assert set(model.cv_results_["param_metrics"]) == set(parts["metrics"])
+        assert model.predict(Q).shape == (len(Q),)
+
+    def test_folds_in_parallel_change_nothing(self, wine, fitted):
+        X, y, _ = wine
+        two = AutoPLML(**FEW, n_jobs=2).fit(X, y)
+        np.testing.assert_allclose(
+            two.cv_results_["mean_test_score"], fitted.cv_results_["mean_test_score"]
+        )
+
+    def test_a_number_of_neighbours_for_the_linear_vote(self, wine):
+        X, y, Q = wine
+        model = AutoPLML(n_neighbors=12, vote="linear", n_bases=3, random_state=0).fit(X, y)
+        assert model.best_params_["vote"] == "linear"
+        assert model.kneighbors(Q, return_distance=False).shape[1] == 12
+
+
+class TestModel:
+    def test_it_is_the_estimator_of_the_best_setting(self, fitted, wine):
+        X, y, Q = wine
+        best, model = fitted.best_params_, fitted.model_
+        assert isinstance(model, SML if best["metrics"] in ("prior", "one") else PLML)
+        n_triplets = 9 * len(y)
+        assert model.regularization == pytest.approx(best["regularization"] * n_triplets)
+        assert model.dual_gap_ <= fitted.tol
+        Z = fitted.encoder_.transform(X)
+        same = clone(model).fit(Z, y)
+        np.testing.assert_array_equal(same.predict(fitted.encoder_.transform(Q)), fitted.predict(Q))
+
+    def test_probabilities(self, fitted, wine):
+        _, _, Q = wine
+        P = fitted.predict_proba(Q)
+        np.testing.assert_allclose(P.sum(axis=1), 1.0)
+        assert P.min() > 0.0
+        np.testing.assert_array_equal(fitted.classes_[P.argmax(axis=1)], fitted.predict(Q))
+
+    def test_neighbours_vectors_and_explanations(self, fitted, wine):
+        X, y, Q = wine
+        distances, found = fitted.kneighbors(Q, 4)
+        Z = fitted.encoder_.transform(Q)
+        np.testing.assert_array_equal(found, fitted.model_.kneighbors(Z, 4)[1])
+        products = fitted.query_vectors(Q) @ fitted.index_vectors().T
+        np.testing.assert_array_equal(products.argmax(axis=1), found[:, 0])
+        told = fitted.explain(Q, 4)
+        np.testing.assert_allclose(told.queries, Q)
+        np.testing.assert_allclose(told.neighbor_values, X[found])
+        np.testing.assert_allclose(told.contributions.sum(axis=2), distances**2, atol=1e-9)
+        np.testing.assert_array_equal(told.predictions, fitted.predict(Q))
+        rows, codes = fitted.training_cases()
+        np.testing.assert_allclose(rows, X)
+        np.testing.assert_array_equal(fitted.classes_[codes], y)
+
+    def test_summary_says_what_was_done(self, fitted):
+        text = fitted.summary()
+        for part in ("selected", "vote", "largest class", "Euclidean neighbours", "one metric"):
+            assert part in text
+        assert f"{fitted.best_score_:.2%}" in text
+
+    def test_saved_and_loaded(self, fitted, wine, tmp_path):
+        _, _, Q = wine
+        plml.save(fitted, tmp_path / "model.skops")
+        loaded = plml.load(tmp_path / "model.skops")
+        np.testing.assert_array_equal(loaded.predict_proba(Q), fitted.predict_proba(Q))
+        assert loaded.best_params_ == fitted.best_params_
+
+    def test_a_checkpoint_goes_on(self, wine, tmp_path, monkeypatch):
+        X, y, Q = wine
+        path = tmp_path / "fit.checkpoint"
+        expected = AutoPLML(**FEW).fit(X, y).predict_proba(Q)
+        scores = folds._fold_scores
+        done = []
+
+        def interrupted(*arguments):
+            if len(done) == 4:
+                raise KeyboardInterrupt
+            done.append(1)
+            return scores(*arguments)
+
+        monkeypatch.setattr(folds, "_fold_scores", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            AutoPLML(**FEW).fit(X, y, checkpoint=plml.Checkpoint(path, every=0.0))
+        monkeypatch.setattr(folds, "_fold_scores", lambda *a: done.append(1) or scores(*a))
+        model = AutoPLML(**FEW).fit(X, y, checkpoint=plml.Checkpoint(path, every=0.0))
+        assert len(done) == 6
+        np.testing.assert_allclose(model.predict_proba(Q), expected)
+
+    def test_a_failed_fit_leaves_the_model_as_it_was(self, wine):
+        X, y, Q = wine
+        model = AutoPLML(**FEW).fit(X, y)
+        before = model.predict(Q)
+        with pytest.raises(ValueError, match="one class only"):
+            model.fit(X, np.zeros(len(y)))
+        np.testing.assert_array_equal(model.predict(Q), before)
+
+
+class TestTables:
+    @pytest.fixture
+    def table(self, rng):
+        n = 120
+        colour = rng.choice(["red", "green", "blue"], size=n)
+        size = rng.normal(size=n)
+        y = np.where(colour == "red", "a", np.where(size > 0, "b", "c"))
+        frame = pd.DataFrame(
+            {"size": size, "noise": rng.normal(size=n), "colour": colour, "old": size > 1}
+        )
+        frame.loc[::11, "size"] = np.nan
+        frame.loc[::13, "colour"] = None
+        return frame, y
+
+    def test_categories_and_missing_values(self, table):
+        X, y = table
+        model = AutoPLML(**FEW).fit(X[:80], y[:80])
+        assert model.encoder_.categories_ == ["colour", "old"]
+        assert model.score(X[80:], y[80:]) > 0.7
+        assert model.feature_names_in_.tolist() == list(X.columns)
+        assert "2 of categories" in model.summary()
+
+    def test_a_category_that_was_never_seen(self, table):
+        X, y = table
+        model = AutoPLML(**FEW).fit(X, y)
+        new = X[:3].assign(colour="violet")
+        assert set(model.predict(new)) <= set(y)
+
+    def test_columns_in_another_order_are_refused(self, table):
+        X, y = table
+        model = AutoPLML(**FEW).fit(X, y)
+        with pytest.raises(ValueError, match="feature names"):
+            model.predict(X[X.columns[::-1]])
+
+    @pytest.mark.parametrize(
+        ("column", "match"),
+        [
+            (pd.date_range("2020-01-01", periods=120), "column 'when' holds dates"),
+            ([None] * 120, "column 'when' is empty; leave it out"),
+            ([f"name {i}" for i in range(120)], "column 'when' has 120 different values"),
+        ],
+    )
+    def test_columns_that_cannot_be_used(self, table, column, match):
+        X, y = table
+        with pytest.raises(ValueError, match=match):
+            AutoPLML(**FEW).fit(X.assign(when=column), y)
+
+    def test_missing_numbers_in_an_array(self, wine):
+        X, y, Q = wine
+        X = X.copy()
+        X[::7, 0] = np.nan
+        model = AutoPLML(**FEW).fit(X, y)
+        assert model.encoder_.n_missing_ == len(X[::7])
+        assert model.predict(Q).shape == (len(Q),)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"metrics": ()}, "metrics must be some of prior, one, local, two-sided"),
+        ({"priors": ("flat",)}, "priors must be some of identity, within"),
+        ({"regularizations": (-1.0,)}, "regularizations must be"),
+        ({"pulls": (-1.0,)}, "pulls must be"),
+        ({"pulls": ()}, "pulls must be"),
+        ({"vote": ("loud",)}, "vote must be one of"),
+        ({"n_neighbors": (0,)}, "n_neighbors"),
+        ({"cv": 1}, "n_splits"),
+    ],
+)
+def test_parameters_that_have_no_meaning(parameters, match):
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=match):
+        AutoPLML(**parameters).fit(X, y)
+
+
+class TestCalibration:
+    def test_the_order_of_the_classes_stays(self, rng):
+        shares = rng.dirichlet(np.ones(4), size=50)
+        P = calibrated(shares, 0.3, 2.0, 0.01)
+        np.testing.assert_array_equal(np.argsort(shares, axis=1), np.argsort(P, axis=1))
+
+    def test_votes_of_one_neighbour_become_its_accuracy(self, rng):
+        """Of a vote that is right in three of four cases, the probability is three quarters."""
+        codes = rng.integers(2, size=4000)
+        right = np.arange(4000) % 4 > 0
+        shares = np.eye(2)[np.where(right, codes, 1 - codes)]
+        P = calibrated(shares, *calibration(shares, codes))
+        np.testing.assert_allclose(P.max(axis=1), 0.75, atol=0.005)
+
+    def test_overconfident_shares_are_drawn_to_the_truth(self, rng):
+        p = rng.uniform(0.05, 0.95, size=5000)
+        codes = (rng.uniform(size=5000) < p).astype(int)
+        truth = np.column_stack([1 - p, p])
+        sharp = truth**3 / (truth**3).sum(axis=1, keepdims=True)
+        P = calibrated(sharp, *calibration(sharp, codes))
+        assert np.abs(P - truth).mean() < 0.3 * np.abs(sharp - truth).mean()
