@@ -8,7 +8,8 @@ Given a metric, all numbers of neighbours and all votes take one search.
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from heapq import heappush, heapreplace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from plml.backend.processes import end_with
 from plml.estimators._folds import Split
 from plml.estimators._recipe import Recipe
 from plml.metric.basis_metric import BasisMetric
-from plml.metric.votes import class_shares, linear_shares
+from plml.metric.votes import Voting, shares_by_voting
 from plml.metric.weight_rules import KnownWeights
 from plml.solvers.problem import NO_CHECKPOINT, Checkpointer
 from plml.stages.costs import SELECTION_ITERATIONS, metrics_cost, search_cost
@@ -29,6 +30,7 @@ from plml.stages.pipeline import (
     METRICS,
     TRIPLETS,
     Prepared,
+    Settings,
     Weighting,
     costs,
     learn_metrics_of,
@@ -58,19 +60,13 @@ class RegularizationPath(NamedTuple):
         return value * self.recipe.triplets_of(class_sizes) if self.per_triplet else value
 
 
-class Voting(NamedTuple):
-    """How many neighbours vote, and how."""
-
-    n_neighbors: int
-    vote: str
-
-
 class SettingGrid(NamedTuple):
     """The settings to compare: every value of every path with every voting."""
 
     paths: tuple[RegularizationPath, ...]
     votings: tuple[Voting, ...]
     tol: float  # the relative gap of stage 2 within the folds
+    n_kept: int = 0  # settings whose votes are kept, those with the best Brier scores of a fold
     voting_names: tuple[str, ...] = Voting._fields  # which of them are selected
 
     def settings(self) -> list[tuple[int, int, int]]:
@@ -119,6 +115,7 @@ class Fold:
 
     def __post_init__(self) -> None:
         self._known: dict[Weighting, _Preparation] = {}
+        self._duals: dict[tuple[Weighting, Settings], Array] = {}
 
     @classmethod
     def of(cls, splits: list[Split], n_rows: int, n_classes: int) -> "list[Fold]":
@@ -141,16 +138,20 @@ class Fold:
     def scores(
         self, candidates: SettingGrid, X: Array, y: np.ndarray, run: Run
     ) -> tuple[np.ndarray, ...]:
-        """Accuracies, Brier scores and gaps of all settings, in their order."""
-        truth = np.eye(self.n_classes)[y[self.test]]
-        found: dict[tuple[int, int, int], tuple[float, float, float]] = {}
+        """Accuracies, Brier scores and gaps of all settings, in their order; kept settings and
+        their votes, (n_kept,) and (n_kept, q, n_classes).
+        """
+        truth, settings = np.eye(self.n_classes)[y[self.test]], candidates.settings()
+        place = {setting: number for number, setting in enumerate(settings)}
+        table, kept = np.empty((3, len(settings))), _Best(candidates.n_kept)
         for p, r, gap, shares in self.votes(candidates, X, y, run):
             for v, share in enumerate(shares):
                 right = float(np.mean(share.argmax(axis=1) == y[self.test]))
                 brier = float(np.mean(np.sum((share - truth) ** 2, axis=1)))
-                found[p, r, v] = right, brier, gap
-        columns = zip(*(found[setting] for setting in candidates.settings()), strict=True)
-        return tuple(np.array(column) for column in columns)
+                number = place[p, r, v]
+                table[:, number] = right, brier, gap
+                kept.offer(brier, number, share)
+        return (*table, *kept.arrays((len(self.test), self.n_classes)))
 
     def votes(
         self, candidates: SettingGrid, X: Array, y: np.ndarray, run: Run
@@ -187,10 +188,12 @@ class Fold:
         for r, value in enumerate(path.regularizations):
             regularization = path.regularization(value, sizes)
             settings = replace(path.recipe.settings, regularization=regularization, tol=tol)
+            problem = path.recipe.weighting, settings
+            start = self._duals.get(problem, gamma)  # where it was solved before
             with run.stage(path.stage(value)):
                 run.plan(self._costs_of_value(stages.shape[1], path.recipe.weighting.n_bases))
-                metrics = learn_metrics_of(stages, preparation.prepared, settings, run, gamma)
-                gamma = metrics.gamma
+                metrics = learn_metrics_of(stages, preparation.prepared, settings, run, start)
+                self._duals[problem] = gamma = metrics.gamma
                 yield r, metrics.gap, preparation.metric(path.recipe, on_host(metrics.M))
 
     def _costs_of_value(self, d: int, m: int) -> dict[str, float]:
@@ -205,18 +208,30 @@ class Fold:
     ) -> list[np.ndarray]:
         """By voting, from one search."""
         queries, labels = preparation.queries, preparation.stages.y
-        squared, nearest = metric.quick_search(queries, max(k for k, _ in votings))
-        sizes = [k for k, how in votings if how == "linear"]
-        of_all = metric, queries, nearest, labels, self.n_classes
-        linear = iter(linear_shares(*of_all, sizes) if sizes else ())
+        found = metric.quick_search(queries, max(k for k, _ in votings))
+        shares = shares_by_voting(metric, queries, *found, labels, self.n_classes, votings)
+        return [on_host(share) for share in shares]
 
-        def shares(k: int, how: str) -> Array:
-            if how == "linear":
-                return next(linear)
-            near = squared[:, :k], nearest[:, :k]
-            return class_shares(metric, queries, *near, labels, self.n_classes, how)
 
-        return [on_host(shares(k, how)) for k, how in votings]
+class _Best:
+    """The votes of the settings with the smallest scores, in half precision."""
+
+    def __init__(self, n_kept: int) -> None:
+        self._n_kept = n_kept
+        self._kept: list[tuple[float, int, np.ndarray]] = []  # a heap, the largest score first
+
+    def offer(self, score: float, number: int, shares: np.ndarray) -> None:
+        """Keep the votes of a setting if it is among the best so far."""
+        if len(self._kept) < self._n_kept:
+            heappush(self._kept, (-score, number, shares.astype(np.float16)))
+        elif self._n_kept and -score > self._kept[0][0]:
+            heapreplace(self._kept, (-score, number, shares.astype(np.float16)))
+
+    def arrays(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of settings in their order, and their votes."""
+        kept = sorted((number, shares) for _, number, shares in self._kept)
+        numbers = np.array([number for number, _ in kept], dtype=np.int64)
+        return numbers, np.array([shares for _, shares in kept]).reshape(-1, *shape)
 
 
 class _Preparation:
@@ -255,10 +270,40 @@ class _Preparation:
         return metric
 
 
+class Comparison(NamedTuple):
+    """How every setting does in every fold."""
+
+    results: dict[str, Any]  # scikit-learn's ``cv_results_``
+    kept: list[tuple[np.ndarray, np.ndarray]]  # by fold: settings and their votes
+
+    def joined_with(self, other: "Comparison") -> "Comparison":
+        """With other settings on the same folds, which come after these."""
+        first, second = self.results, other.results
+        results: dict[str, Any] = {"params": first["params"] + second["params"]}
+        results |= {
+            name: np.concatenate([first[name], second[name]]) for name in first if name != "params"
+        }
+        results["rank_test_score"] = _ranks(results["mean_test_score"])
+        before = len(first["params"])
+        kept = [
+            (np.concatenate([ours, theirs + before]), np.concatenate([votes, their_votes]))
+            for (ours, votes), (theirs, their_votes) in zip(self.kept, other.kept, strict=True)
+        ]
+        return Comparison(results, kept)
+
+    def votes_in_all_folds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The settings that every fold kept, and their votes for all rows in the order of the
+        folds, (n_settings, n_rows, n_classes).
+        """
+        numbers = reduce(np.intersect1d, [numbers for numbers, _ in self.kept])
+        votes = [votes[np.searchsorted(kept, numbers)] for kept, votes in self.kept]
+        return numbers, np.concatenate(votes, axis=1).astype(np.float32)
+
+
 def compare(
     candidates: SettingGrid, folds: list[Fold], X: Array, y: np.ndarray, run: Run, phase: str = ""
-) -> dict[str, Any]:
-    """How every setting does in every fold, as scikit-learn's ``cv_results_``.
+) -> Comparison:
+    """All settings on all folds.
 
     Parameters
     ----------
@@ -268,39 +313,27 @@ def compare(
     run : its threads are shared by the folds
     phase : a name, where there are several comparisons
     """
-    return _as_results(candidates.params(), _scores(candidates, folds, X, y, run, phase))
+    found = _scores(candidates, folds, X, y, run, phase)
+    results = _as_results(candidates.params(), [parts[:3] for parts in found])
+    return Comparison(results, [(numbers, votes) for *_, numbers, votes in found])
 
 
 def held_out_shares(
     candidates: SettingGrid, folds: list[Fold], X: Array, y: np.ndarray, run: Run
-) -> tuple[np.ndarray, np.ndarray]:
-    """The votes of a single setting for the rows that it did not learn from.
+) -> np.ndarray:
+    """The votes of a single setting for the rows that it did not learn from, in the order of folds.
 
     Parameters
     ----------
     candidates : that setting alone
     folds, X, y, run : as in ``compare``
-
-    Returns
-    -------
-    shares : (n_rows, n_classes) array
-    codes : (n_rows,) their classes
     """
     alone = replace(run, checkpoint=NO_CHECKPOINT)  # which is of the last fit
-    shares = []
+    found = []
     for fold in folds:
         ((_, _, _, (votes,)),) = fold.votes(candidates, X, y, alone)
-        shares.append(votes)
-    return np.concatenate(shares), np.concatenate([y[fold.test] for fold in folds])
-
-
-def joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """The results of two comparisons on the same folds, ranked together."""
-    results: dict[str, Any] = {"params": first["params"] + second["params"]}
-    results |= {
-        name: np.concatenate([first[name], second[name]]) for name in first if name != "params"
-    }
-    return results | {"rank_test_score": _ranks(results["mean_test_score"])}
+        found.append(votes)
+    return np.concatenate(found)
 
 
 def _scores(

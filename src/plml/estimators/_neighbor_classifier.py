@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Self
@@ -25,7 +25,7 @@ from plml.estimators._fitted_state import of_one_fit, refitted
 from plml.estimators._metric_queries import MetricQueries, follow
 from plml.estimators._parameters import COUNT, Parameters, parameter
 from plml.io.checkpoints import Checkpoint
-from plml.metric.votes import VOTES, class_shares
+from plml.metric.votes import VOTES, Voting, class_shares, shares_by_voting
 from plml.ops.span import inside, span_of
 from plml.stages.run import Run
 from plml.stages.search import vote
@@ -149,6 +149,25 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
         if (remote := self._remote_queries(X)) is not None:
             return remote.predict_proba(X)
         return follow(self._shares(self._validate_queries(X)), X)
+
+    @of_one_fit
+    def vote_shares(self, X: Any, votings: Sequence[tuple[int, str]]) -> list[np.ndarray]:
+        """``predict_proba`` for several numbers of neighbours and votes, from one search.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+        votings : pairs of ``n_neighbors`` and ``vote``
+        """
+        pairs = [Voting(*voting) for voting in votings]
+        queries, most = self._validate_queries(X), max(k for k, _ in pairs)
+        if most > len(self._fit_X):
+            raise ValueError(f"{most} neighbours are more than the {len(self._fit_X)} rows")
+        labels, n_classes, metric = self._fit_codes, len(self.classes_), self._metric
+        with self._run().limits():
+            squared, nearest = metric.search(queries, most)
+            found = shares_by_voting(metric, queries, squared, nearest, labels, n_classes, pairs)
+        return [on_host(shares) for shares in found]
 
     def _shares(self, X: Array) -> Array:
         self._check_enough_rows()

@@ -14,7 +14,6 @@ from plml.estimators._cross_validation import (
     Fold,
     RegularizationPath,
     SettingGrid,
-    Voting,
     compare,
     cost_of_fit,
     plan_of,
@@ -22,7 +21,7 @@ from plml.estimators._cross_validation import (
 )
 from plml.estimators._folds import checked_splits
 from plml.estimators._recipe import Recipe
-from plml.metric.votes import VOTES
+from plml.metric.votes import VOTES, Voting
 from plml.stages.pipeline import SingleWeighting
 from plml.stages.run import Run
 from plml.stages.triplets import check_targets
@@ -61,7 +60,7 @@ def select_regularization(model: Any, X: Array, y: np.ndarray, how: Any, run: Ru
     folds = Fold.of(splits, len(y), len(classes))
     stages = plan_of(candidates, folds, X, run)
     run.plan({**stages, FINAL_FIT: cost_of_fit(candidates, X)})
-    results = compare(candidates, folds, X, y, run)
+    results = compare(candidates, folds, X, y, run).results
     best = int(results["mean_test_score"].argmax())
     score = float(results["mean_test_score"][best])
     return Selection(results["params"][best], score, results)
@@ -89,7 +88,7 @@ def _candidates(model: Any, how: Any) -> SettingGrid:
         tuple(paths),
         tuple(Voting(k, kind) for k, kind in product(neighbors, kinds)),
         how.selection_tol,
-        tuple(name for name, selected in several.items() if selected),
+        voting_names=tuple(name for name, selected in several.items() if selected),
     )
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from numbers import Integral
 from typing import Any, Self
@@ -12,18 +13,24 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.utils import check_random_state
 
-from plml.backend.arrays import Array, check_device, is_collection, on_host, to_available_device
+from plml.backend.arrays import Array, check_device, is_collection, to_available_device
 from plml.estimators._calibration import calibrated, calibration
+from plml.estimators._committee import (
+    SharedPreparation,
+    in_words,
+    members,
+    metrics_of,
+    seats,
+)
 from plml.estimators._cross_validation import (
     FINAL_FIT,
+    Comparison,
     Fold,
     RegularizationPath,
     SettingGrid,
-    Voting,
     compare,
     cost_of_fit,
     held_out_shares,
-    joined,
     plan_of,
     same_splits,
 )
@@ -36,6 +43,7 @@ from plml.estimators.plml import PLML
 from plml.estimators.sml import SML
 from plml.inspection.explanation import Explanation
 from plml.io.checkpoints import Checkpoint
+from plml.metric.votes import Voting
 from plml.ops.span import inside, span_of
 from plml.preprocessing.table_encoder import TableEncoder
 from plml.stages.run import Run
@@ -50,6 +58,10 @@ PRIORS = ("identity", "within")
 _ALL_PRIOR = 1e6
 #: Numbers of neighbours that the linear vote is tried with; it needs more than the others.
 LINEAR_NEIGHBORS = (9, 19, 41, 61)
+#: Kinds of metrics that are the same everywhere.
+_SINGLE = ("prior", "one")
+#: Settings of a comparison that a committee is chosen from.
+_KEPT = 64
 #: What the comparison of local and two-sided metrics is called.
 _SECOND = "local metrics, "
 
@@ -62,7 +74,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     else. SettingGrid are plain k-nearest neighbours, one metric, local metrics, and two-sided ones;
     two priors; values of the regularization; numbers of neighbours and ways to vote. Local and
     two-sided metrics are tried with the prior and the pull that are best for one metric. The
-    selected setting is fitted to all rows, with its certificate.
+    settings that vote best together are fitted to all rows, each with its certificate.
 
     Parameters
     ----------
@@ -84,6 +96,9 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         As ``vote`` of ``PLML``.
     n_bases : int
         Basis metrics of local and two-sided metrics.
+    n_members : int
+        At most so many metrics vote together. With one, or where ``max_selection_samples`` is
+        exceeded, there is one metric with one number of neighbours and one vote.
     cv : int or splitter
         Folds, stratified and shuffled where it is a number.
     max_selection_samples : int
@@ -100,18 +115,23 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     best_params_ : dict
-        The selected setting: ``metrics``, ``prior``, ``pull``, ``regularization`` (per triplet),
-        ``n_neighbors``, ``vote``.
+        The setting with the best accuracy: ``metrics``, ``prior``, ``pull``, ``regularization``
+        (per triplet), ``n_neighbors``, ``vote``.
     best_score_ : float
         Its mean accuracy over the folds.
+    members_ : list of dict
+        The settings that vote, as in ``best_params_``, with their ``weight`` and the number of
+        their ``model`` in ``models_``; those of the same metric follow each other.
     cv_results_ : dict of arrays
         As in ``PLMLCV``, for all settings; also ``mean_test_brier``, by which settings of the same
         accuracy are told apart.
     baselines_ : dict of float
         Accuracies over the same folds: of the largest class, of Euclidean neighbours at their best
         number and vote, and of one metric at its best setting.
+    models_ : list of PLML or SML
+        What was fitted to all rows, as ``encoder_`` gives them, the one with the most weight first.
     model_ : PLML or SML
-        What was fitted to all rows, as ``encoder_`` gives them.
+        The first of ``models_``: the metric of ``kneighbors``, ``explain`` and the vectors.
     encoder_ : TableEncoder
     calibration_ : tuple of float
         The smoothing, the power and the floor that turn shares of votes into probabilities, found
@@ -139,10 +159,11 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     metrics: Sequence[str] = parameter(METRICS, "array-like")
     priors: Sequence[str] = parameter(PRIORS, "array-like")
     regularizations: Sequence[float] = parameter((0.1, 0.001), "array-like")
-    pulls: Sequence[float] = parameter((0.1, 1.0), "array-like")
+    pulls: Sequence[float] = parameter((0.1,), "array-like")
     n_neighbors: Sequence[int] = parameter((1, 3, 5, 9, 13, 19, 27, 41, 61), "array-like", COUNT)
     vote: Sequence[str] = parameter(("uniform", "distance", "linear"), "array-like", str)
     n_bases: int = parameter(10, COUNT)
+    n_members: int = parameter(5, COUNT)
     cv: Any = parameter(3, "cv_object")
     max_selection_samples: int = parameter(10_000, COUNT)
     selection_tol: float = parameter(1e-2, POSITIVE)
@@ -201,14 +222,28 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
             part = self._part(codes, seeds[0], run)
             self.n_selection_samples_ = len(part)
             placed = to_available_device(rows[part], self.device)
-            params = self._select(
-                inside(placed, span_of(placed)), codes[part], seeds[1], seeds[2], run
-            )
-            model = self._estimator(params, seeds[2], codes)
+            together = self.n_members > 1 and len(part) == len(codes)
+            placed = inside(placed, span_of(placed))
+            self._select(placed, codes[part], seeds[1], seeds[2], run, together)
             with run.stage(FINAL_FIT):
-                self.model_ = model.fit_within(rows, self.classes_[codes], run)
-        self.dual_gap_, self.n_iter_ = self.model_.dual_gap_, self.model_.n_iter_
-        self.converged_ = self.model_.converged_
+                self.models_ = self._fit_members(rows, codes, seeds[2], run)
+        self.model_ = self.models_[0]
+        self.dual_gap_ = max(model.dual_gap_ for model in self.models_)
+        self.n_iter_ = max(model.n_iter_ for model in self.models_)
+        self.converged_ = all(model.converged_ for model in self.models_)
+
+    def _fit_members(
+        self, rows: np.ndarray, codes: np.ndarray, seed: int, run: Run
+    ) -> list[LargeMarginClassifier]:
+        """The metrics of the members, fitted to all rows; what they have in common, once."""
+        shared = SharedPreparation(run.checkpoint)
+        models: list[LargeMarginClassifier] = []
+        for member in self.members_:
+            if member["model"] == len(models):
+                model = self._estimator(member, seed, codes)
+                own = replace(run, checkpoint=shared.of_member(len(models)))
+                models.append(model.fit_within(rows, self.classes_[codes], own))
+        return models
 
     def _part(self, codes: np.ndarray, seed: int, run: Run) -> np.ndarray:
         """The rows that are selected on: all, or a stratified part; every class keeps two."""
@@ -230,42 +265,54 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         return run.checkpoint.arrays("part", drawn)[0]
 
     def _select(
-        self, X: Array, y: np.ndarray, fold_seed: int, seed: int, run: Run
-    ) -> dict[str, Any]:
-        """Set what is known of the selection; returns the parameters of the best setting.
-
-        The prior and the pull are those that are best for one metric.
-        """
+        self, X: Array, y: np.ndarray, fold_seed: int, seed: int, run: Run, together: bool
+    ) -> None:
+        """Set what is known of the selection: settings that vote together, or the best one."""
         folds = self._folds(X, y, fold_seed, run)
-        votings = self._votings(min(len(fold.train) for fold in folds))
-        kinds = _known("metrics", self.metrics, METRICS)
-        single = [kind for kind in kinds if kind in ("prior", "one")]
-        several = [kind for kind in kinds if kind not in single]
-        priors, pulls = _known("priors", self.priors, PRIORS), _pulls(self.pulls)
-        first = self._candidates(single or several, priors, pulls, votings, seed)
-        plan = plan_of(first, folds, X, run)
-        if single and several:
-            rest = self._candidates(several, priors[:1], pulls[:1], votings, seed)
-            plan |= plan_of(rest, folds, X, run, _SECOND)
-        run.plan({**plan, FINAL_FIT: cost_of_fit(first, X)})
-        results = compare(first, folds, X, y, run)
-        all_candidates = [first]
-        if single and several:
-            best = results["params"][_best(results)]
-            rest = self._candidates(several, (best["prior"],), (best["pull"],), votings, seed)
-            results = joined(results, compare(rest, folds, X, y, run, _SECOND))
-            all_candidates.append(rest)
+        n_kept = _KEPT if together else 0
+        grids, comparison = self._compared(folds, X, y, seed, run, n_kept)
+        results = self.cv_results_ = comparison.results
         best = _best(results)
-        self.cv_results_ = results
         self.best_params_ = results["params"][best]
         self.best_score_ = float(results["mean_test_score"][best])
         self.baselines_ = _baselines(results, folds, y)
-        chosen = _setting(all_candidates, best)
-        shares, codes = run.checkpoint.arrays(
-            "shares", lambda: held_out_shares(chosen, folds, X, y, run)
-        )
-        self.calibration_ = calibration(shares, codes)
-        return self.best_params_
+        truth = np.concatenate([y[fold.test] for fold in folds])
+        if together:
+            numbers, voted = comparison.votes_in_all_folds()
+            settings = [results["params"][number] for number in numbers]
+            taken = seats(voted, truth, metrics_of(settings), self.n_members)
+            self.members_ = members(settings, taken)
+            shares = np.einsum("s,snc->nc", taken / taken.sum(), voted)
+        else:
+            self.members_ = [{**self.best_params_, "weight": 1.0, "model": 0}]
+            chosen = _setting(grids, best)
+            (shares,) = run.checkpoint.arrays(
+                "shares", lambda: (held_out_shares(chosen, folds, X, y, run),)
+            )
+        self.calibration_ = calibration(shares, truth)
+
+    def _compared(
+        self, folds: list[Fold], X: Array, y: np.ndarray, seed: int, run: Run, n_kept: int
+    ) -> tuple[list[SettingGrid], Comparison]:
+        """First the single metrics; then the others, with the prior and the pull that are best."""
+        votings = self._votings(min(len(fold.train) for fold in folds))
+        grid = partial(self._grid, votings=votings, seed=seed, n_kept=n_kept)
+        kinds = _known("metrics", self.metrics, METRICS)
+        several = [kind for kind in kinds if kind not in _SINGLE]
+        single = [kind for kind in kinds if kind in _SINGLE] or several
+        priors, pulls = _known("priors", self.priors, PRIORS), _pulls(self.pulls)
+        grids = [grid(single, priors, pulls)]
+        plan = plan_of(grids[0], folds, X, run)
+        if two_phases := single != several and bool(several):
+            plan |= plan_of(grid(several, priors[:1], pulls[:1]), folds, X, run, _SECOND)
+        run.plan({**plan, FINAL_FIT: cost_of_fit(grids[0], X)})
+        comparison = compare(grids[0], folds, X, y, run)
+        if two_phases:
+            best = comparison.results["params"][_best(comparison.results)]
+            grids.append(grid(several, (best["prior"],), (best["pull"],)))
+            later = compare(grids[1], folds, X, y, run, _SECOND)
+            comparison = comparison.joined_with(later)
+        return grids, comparison
 
     def _folds(self, X: Array, y: np.ndarray, seed: int, run: Run) -> list[Fold]:
         cv = self.cv
@@ -289,13 +336,15 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         ]
         return tuple(votings or [Voting(k, "uniform") for k in few])
 
-    def _candidates(
+    def _grid(
         self,
         kinds: Sequence[str],
         priors: Sequence[str],
         pulls: Sequence[float],
+        *,
         votings: tuple[Voting, ...],
         seed: int,
+        n_kept: int,
     ) -> SettingGrid:
         """All values of the regularization for every kind of metrics, prior and pull."""
         values, paths = largest_first(self.regularizations), []
@@ -310,7 +359,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
             paths.append(
                 RegularizationPath(recipe, regularizations, params, name, per_triplet=True)
             )
-        return SettingGrid(tuple(paths), votings, self.selection_tol)
+        return SettingGrid(tuple(paths), votings, self.selection_tol, n_kept)
 
     def _estimator(
         self, params: dict[str, Any], seed: int, y: np.ndarray | None = None
@@ -354,14 +403,20 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         ----------
         X : (n_queries, n_features) array or data frame
         """
-        shares = on_host(self.model_.predict_proba(self.encoder_.transform(X)))
+        rows = self.encoder_.transform(X)
+        shares = np.zeros((len(rows), len(self.classes_)))
+        for number, model in enumerate(self.models_):
+            own = [member for member in self.members_ if member["model"] == number]
+            votings = [(member["n_neighbors"], member["vote"]) for member in own]
+            for member, voted in zip(own, model.vote_shares(rows, votings), strict=True):
+                shares += member["weight"] * voted
         return calibrated(shares, *self.calibration_)
 
     @of_one_fit
     def kneighbors(
         self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
     ) -> tuple[np.ndarray, np.ndarray] | np.ndarray:
-        """The nearest training instances under the selected metric, nearest first.
+        """The nearest training instances under the metric of ``model_``, nearest first.
 
         Parameters
         ----------
@@ -381,7 +436,8 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
         """The prediction of each query, its nearest training cases, and what made them near.
 
-        Features are those of ``encoder_``; numbers are in the units of the table.
+        Cases are near under the metric of ``model_``. Features are those of ``encoder_``; numbers
+        are in the units of the table.
 
         Parameters
         ----------
@@ -390,6 +446,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         found = self.model_.explain(self._encoded(X), n_neighbors)
         return replace(
             found,
+            predictions=found.predictions if X is None else self.predict(X),
             queries=self.encoder_.in_units_of_the_table(found.queries),
             neighbor_values=self.encoder_.in_units_of_the_table(found.neighbor_values),
             feature_names=self.encoder_.get_feature_names_out(),
@@ -413,13 +470,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     @of_one_fit
     def summary(self) -> str:
         """What was selected and what it is worth, in a few lines."""
-        best, encoder = self.best_params_, self.encoder_
-        what = {
-            "prior": "the metric of the prior, nothing learned",
-            "one": "one metric for all rows",
-            "local": f"local metrics, {self.n_bases} bases",
-            "two-sided": f"two-sided metrics, {self.n_bases} bases and one per class of the case",
-        }[best["metrics"]]
+        encoder = self.encoder_
         n_numbers = self.n_features_in_ - len(encoder.categories_)
         columns = (
             f"columns: {n_numbers} of numbers, {len(encoder.categories_)} of categories, "
@@ -427,12 +478,11 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         )
         lines = [
             *([columns] if encoder.categories_ or encoder.n_missing_ else []),
-            f"selected: {what}; prior {best['prior']!r}, regularization "
-            f"{best['regularization']:g} per triplet, pull {best['pull']:g}",
-            f"vote: {best['vote']}, neighbours: {best['n_neighbors']}",
-            f"accuracy in cross-validation on {self.n_selection_samples_} rows: "
-            f"{self.best_score_:.2%}",
+            f"accuracy in cross-validation on {self.n_selection_samples_} rows",
             *(f"  {name}: {score:.2%}" for name, score in self.baselines_.items()),
+            f"  best setting: {self.best_score_:.2%}",
+            "selected" if len(self.members_) == 1 else "selected, to vote together",
+            *(f"  {in_words(member)}" for member in self.members_),
         ]
         return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """How given neighbours vote."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,6 +13,13 @@ VOTES = ("uniform", "distance", "linear")
 #: Of the linear vote: how much is added to the inner products of the neighbours, relative to their
 #: mean squared distance from the query.
 RIDGE = 0.1
+
+
+class Voting(NamedTuple):
+    """How many neighbours vote, and how."""
+
+    n_neighbors: int
+    vote: str
 
 
 class Reconstructs(Protocol):
@@ -77,3 +84,30 @@ def linear_shares(
         shares = xp.clip(vote(codes[:, :k], n_classes, weights), 0.0, None)
         result.append(shares / xp.sum(shares, axis=1)[:, None])
     return result
+
+
+def shares_by_voting(
+    metric: Reconstructs,
+    Q: Array,
+    squared: Array,
+    nearest: Array,
+    labels: np.ndarray,
+    n_classes: int,
+    votings: Sequence[Voting],
+) -> list[Array]:
+    """The shares of every voting, from one search for the most neighbours.
+
+    Parameters
+    ----------
+    metric, Q, squared, nearest, labels, n_classes : as in ``class_shares``
+    votings : of no more neighbours than were found
+    """
+    sizes = [k for k, how in votings if how == "linear"]
+    linear = iter(linear_shares(metric, Q, nearest, labels, n_classes, sizes) if sizes else ())
+
+    def shares(k: int, how: str) -> Array:
+        if how == "linear":
+            return next(linear)
+        return class_shares(metric, Q, squared[:, :k], nearest[:, :k], labels, n_classes, how)
+
+    return [shares(*voting) for voting in votings]
