@@ -13,7 +13,10 @@ import plml
 from plml import PLML, SML, AutoPLML
 from plml.estimators import _cross_validation as folds
 from plml.estimators._calibration import calibrated, calibration
+from plml.estimators._committee import N_SEATS, seats
 from plml.estimators.auto_plml import METRICS, PRIORS
+from plml.stages import one_machine
+from plml.stages import weights as weights_stage
 
 FEW = {"n_bases": 3, "n_neighbors": (1, 5, 9), "random_state": 0}
 
@@ -36,7 +39,7 @@ class TestSelection:
         assert set(results["param_metrics"]) == set(METRICS)
         assert set(results["param_prior"]) == set(PRIORS)
         assert set(results["param_vote"]) == {"uniform", "distance", "linear"}
-        assert set(results["param_pull"]) == {0.1, 1.0}
+        assert set(results["param_pull"]) == {0.1}
         lengths = {len(value) for value in results.values()}
         assert lengths == {len(results["params"])}
 
@@ -48,14 +51,14 @@ class TestSelection:
         equals = results["mean_test_score"] == fitted.best_score_
         assert results["mean_test_brier"][number] == results["mean_test_brier"][equals].min()
 
-    def test_local_metrics_have_the_prior_and_the_pull_of_one_metric(self, fitted):
+    def test_local_metrics_have_the_prior_that_is_best_for_one(self, fitted):
         results = fitted.cv_results_
         single = np.isin(results["param_metrics"], ["prior", "one"])
         order = np.lexsort((results["mean_test_brier"], -results["mean_test_score"], ~single))
         first = results["params"][order[0]]
         for params in results["params"]:
             if params["metrics"] in ("local", "two-sided"):
-                assert (params["prior"], params["pull"]) == (first["prior"], first["pull"])
+                assert params["prior"] == first["prior"]
 
     def test_euclidean_neighbours_are_scikit_learns(self, wine):
         """An independent cross-validation on the same folds has the same accuracies."""
@@ -91,14 +94,15 @@ class TestSelection:
             assert difference <= 1.0 / len(y)  # one row of doubt
         assert seen == set(METRICS)
 
-    def test_what_folds_share_is_computed_once(self, wine, monkeypatch):
+    @pytest.mark.parametrize("n_members", [1, 5])
+    def test_what_folds_share_is_computed_once(self, wine, monkeypatch, n_members):
         X, y, _ = wine
         calls = []
         learn = folds.learn_metrics_of
         monkeypatch.setattr(folds, "learn_metrics_of", lambda *a: calls.append(a) or learn(*a))
-        AutoPLML(cv=2, **FEW).fit(X, y)
-        # Per fold 2 priors, 2 x 2 x 2 of one metric, 2 x 2 local ones, and the best for its votes.
-        assert len(calls) == 2 * (2 + 8 + 4 + 1)
+        AutoPLML(cv=2, pulls=(0.1, 1.0), n_members=n_members, **FEW).fit(X, y)
+        # Per fold 2 priors, 2 x 2 x 2 of one metric, 2 x 2 local ones; a single one votes again.
+        assert len(calls) == 2 * (2 + 8 + 4 + (n_members == 1))
 
     def test_noise_is_left_to_the_largest_class(self, rng):
         X, y = rng.normal(size=(120, 4)), rng.permutation(np.repeat([0, 1], [96, 24]))
@@ -110,6 +114,7 @@ class TestSelection:
         X, y = make_moons(600, noise=0.2, random_state=0)
         model = AutoPLML(**FEW, max_selection_samples=150).fit(X, y)
         assert model.n_selection_samples_ == 150
+        assert len(model.members_) == len(model.models_) == 1  # one fit to all rows
         assert len(model.model_.training_cases()[0]) == 600
         assert sum(model.cv_results_["split0_test_score"] > 0.8) > 0
 
@@ -143,22 +148,88 @@ class TestSelection:
     def test_a_number_of_neighbours_for_the_linear_vote(self, wine):
         X, y, Q = wine
         model = AutoPLML(n_neighbors=12, vote="linear", n_bases=3, random_state=0).fit(X, y)
-        assert model.best_params_["vote"] == "linear"
+        assert {member["vote"] for member in model.members_} == {"linear"}
         assert model.kneighbors(Q, return_distance=False).shape[1] == 12
 
 
-class TestModel:
-    def test_it_is_the_estimator_of_the_best_setting(self, fitted, wine):
+class TestMembers:
+    def test_a_single_one_is_the_best_setting(self, wine):
         X, y, Q = wine
-        best, model = fitted.best_params_, fitted.model_
+        single = AutoPLML(**FEW, n_members=1).fit(X, y)
+        best, model = single.best_params_, single.model_
+        assert single.members_ == [{**best, "weight": 1.0, "model": 0}]
         assert isinstance(model, SML if best["metrics"] in ("prior", "one") else PLML)
-        n_triplets = 9 * len(y)
-        assert model.regularization == pytest.approx(best["regularization"] * n_triplets)
-        assert model.dual_gap_ <= fitted.tol
-        Z = fitted.encoder_.transform(X)
-        same = clone(model).fit(Z, y)
-        np.testing.assert_array_equal(same.predict(fitted.encoder_.transform(Q)), fitted.predict(Q))
+        assert model.regularization == pytest.approx(best["regularization"] * 9 * len(y))
+        assert model.dual_gap_ <= single.tol
+        same = clone(model).fit(single.encoder_.transform(X), y)
+        Z = single.encoder_.transform(Q)
+        np.testing.assert_array_equal(same.predict(Z), single.predict(Q))
+        shares = same.predict_proba(Z)
+        np.testing.assert_allclose(
+            single.predict_proba(Q), calibrated(shares, *single.calibration_)
+        )
 
+    def test_votes_are_averaged_by_weight(self, fitted, wine):
+        """The probabilities from estimators of their own, one per member."""
+        X, y, Q = wine
+        rows, queries = (fitted.encoder_.transform(part) for part in (X, Q))
+        shares = np.zeros((len(Q), 3))
+        for member in fitted.members_:
+            model = clone(fitted.models_[member["model"]])
+            model.set_params(n_neighbors=member["n_neighbors"], vote=member["vote"])
+            shares += member["weight"] * model.fit(rows, y).predict_proba(queries)
+        np.testing.assert_allclose(
+            fitted.predict_proba(Q), calibrated(shares, *fitted.calibration_), atol=1e-9
+        )
+
+    def test_they_are_settings_with_a_certificate(self, fitted):
+        assert sum(member["weight"] for member in fitted.members_) == pytest.approx(1.0)
+        assert 1 <= len(fitted.models_) <= fitted.n_members
+        known = fitted.cv_results_["params"]
+        for member in fitted.members_:
+            setting = {k: v for k, v in member.items() if k not in ("weight", "model")}
+            assert setting in known
+        numbers = [member["model"] for member in fitted.members_]
+        assert numbers == sorted(numbers)
+        assert set(numbers) == set(range(len(fitted.models_)))
+        assert all(model.dual_gap_ <= fitted.tol for model in fitted.models_)
+        assert fitted.dual_gap_ == max(model.dual_gap_ for model in fitted.models_)
+
+    def test_what_members_share_is_computed_once(self, wine, monkeypatch):
+        X, y, _ = wine
+        solved = []
+        solve = weights_stage.learn_weights
+        monkeypatch.setattr(
+            one_machine, "learn_weights", lambda *a, **k: solved.append(1) or solve(*a, **k)
+        )
+        kinds = {"metrics": ("local", "two-sided"), "n_members": 4}
+        model = AutoPLML(cv=2, **FEW | kinds).fit(X, y)
+        assert len(model.models_) > 1
+        runs = [member.weights_ for member in model.models_]
+        for weights in runs[1:]:
+            np.testing.assert_array_equal(weights, runs[0])
+        assert len(solved) == 2 + len(model.models_)  # asked for; solved once
+
+    def test_seats_by_trying_everyone(self, rng):
+        """Against a loop that computes every Brier score from its definition."""
+        codes = rng.integers(3, size=40)
+        votes = rng.dirichlet(np.ones(3), size=(7, 40)).astype(np.float32)
+        metric_of = np.array([0, 0, 1, 1, 2, 3, 3])
+        for most in (1, 2, 7):
+            taken, chosen = seats(votes, codes, metric_of, most), []
+            for _ in range(N_SEATS):
+                allowed = range(7)
+                if len(set(metric_of[chosen])) >= most:
+                    allowed = np.flatnonzero(np.isin(metric_of, metric_of[chosen]))
+                scores = [
+                    np.sum((votes[[*chosen, j]].mean(axis=0) - np.eye(3)[codes]) ** 2)
+                    for j in allowed
+                ]
+                chosen.append(int(np.array(allowed)[np.argmin(scores)]))
+            np.testing.assert_array_equal(taken, np.bincount(chosen, minlength=7))
+
+
+class TestModel:
     def test_probabilities(self, fitted, wine):
         _, _, Q = wine
         P = fitted.predict_proba(Q)
@@ -178,13 +249,19 @@ class TestModel:
         np.testing.assert_allclose(told.neighbor_values, X[found])
         np.testing.assert_allclose(told.contributions.sum(axis=2), distances**2, atol=1e-9)
         np.testing.assert_array_equal(told.predictions, fitted.predict(Q))
+        assert fitted.explain(n_neighbors=2).predictions.shape == (len(X),)
         rows, codes = fitted.training_cases()
         np.testing.assert_allclose(rows, X)
         np.testing.assert_array_equal(fitted.classes_[codes], y)
 
     def test_summary_says_what_was_done(self, fitted):
         text = fitted.summary()
-        for part in ("selected", "vote", "largest class", "Euclidean neighbours", "one metric"):
+        for part in (
+            "selected, to vote together",
+            "largest class",
+            "Euclidean neighbours",
+            "one metric",
+        ):
             assert part in text
         assert f"{fitted.best_score_:.2%}" in text
 

@@ -43,9 +43,10 @@ class PLML(ShardedTraining, SmoothWeights, LargeMarginClassifier):
         Neighbours in the similarity graph of stage 1.
     n_neighbors : int
         Neighbours that vote.
-    vote : {"uniform", "distance"}
+    vote : {"uniform", "distance", "linear"}
         Every neighbour has one vote, or one over its distance; neighbours at distance zero outvote
-        all others.
+        all others. ``"linear"``: the shares are the values at the query of affine functions that
+        ridge regression fits to the classes of the neighbours.
     rescale : bool
         Learn in units in which the mean squared distance of the rows to their mean is one, so that
         the parameters mean the same in any units; metrics are returned in the units of X. ``False``
