@@ -395,9 +395,11 @@ class TestCommands:
         assert shown == sorted(shown)
         assert shown[-1] == 100
         assert len(shown) == printed.err.count("\n")
-        for name in ("reading the table", "encoding", "final fit, triplets", "saving the model"):
+        for name in ("reading the table", "encoding", "saving the model"):
             assert name in labels
-        assert "cross-validation: fold 2 of 2, regularization 0.01, stage 2, metrics" in labels
+        assert any(re.fullmatch(r"final fit, metric 1 of \d, triplets", name) for name in labels)
+        settings = "metrics: one, prior: within, pull: 0.1, regularization 0.001"
+        assert f"cross-validation: fold 2 of 3, {settings}, stage 2, metrics" in labels
         assert f"model: {out}" in printed.out
 
     def test_quiet(self, table, capsys, often):
@@ -460,7 +462,7 @@ class TestTerminal:
         assert numbers[-1] == 100
         assert len(set(numbers)) > 5
         assert shown.count("\x1b[?25l") == 1  # the cursor was hidden by one bar alone
-        for name in ("fold 1 of 2", "fold 2 of 2, regularization 100, stage 2", "final fit"):
+        for name in ("fold 1 of 3", "fold 3 of 3", "local metrics, fold 2 of 3", "final fit"):
             assert name in bar
         shown, code = self.run("predict", out, table, "-o", table.with_name("found.csv"))
         assert code == 0

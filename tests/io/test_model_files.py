@@ -63,7 +63,11 @@ def test_every_estimator_comes_back_as_it_was(iris, tmp_path, name):
     for attribute in (name for name in vars(model) if name.endswith("_")):
         assert hasattr(found, attribute), attribute
     types = sio.get_untrusted_types(file=path)
-    assert [t for t in types if t.startswith("plml.")] == [type(model).__module__ + "." + name]
+    ours = {t for t in types if t.startswith("plml.")}
+    if name == "AutoPLML":  # the models that vote, and what encodes the table
+        ours -= {f"plml.estimators.{m}" for m in ("plml.PLML", "sml.SML")}
+        ours -= {"plml.preprocessing.table_encoder.TableEncoder"}
+    assert ours == {type(model).__module__ + "." + name}
     assert all(t.startswith("plml.") or t == "numpy.dtype" for t in types)
 
 

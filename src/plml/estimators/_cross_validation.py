@@ -143,7 +143,7 @@ class Fold:
         """
         truth, settings = np.eye(self.n_classes)[y[self.test]], candidates.settings()
         place = {setting: number for number, setting in enumerate(settings)}
-        table, kept = np.empty((3, len(settings))), _Best(candidates.n_kept)
+        table, kept = np.empty((3, len(settings))), _KeptVotes(candidates.n_kept)
         for p, r, gap, shares in self.votes(candidates, X, y, run):
             for v, share in enumerate(shares):
                 right = float(np.mean(share.argmax(axis=1) == y[self.test]))
@@ -213,7 +213,7 @@ class Fold:
         return [on_host(share) for share in shares]
 
 
-class _Best:
+class _KeptVotes:
     """The votes of the settings with the smallest scores, in half precision."""
 
     def __init__(self, n_kept: int) -> None:
@@ -270,13 +270,13 @@ class _Preparation:
         return metric
 
 
-class Comparison(NamedTuple):
+class ComparedSettings(NamedTuple):
     """How every setting does in every fold."""
 
     results: dict[str, Any]  # scikit-learn's ``cv_results_``
     kept: list[tuple[np.ndarray, np.ndarray]]  # by fold: settings and their votes
 
-    def joined_with(self, other: "Comparison") -> "Comparison":
+    def joined_with(self, other: "ComparedSettings") -> "ComparedSettings":
         """With other settings on the same folds, which come after these."""
         first, second = self.results, other.results
         results: dict[str, Any] = {"params": first["params"] + second["params"]}
@@ -289,7 +289,7 @@ class Comparison(NamedTuple):
             (np.concatenate([ours, theirs + before]), np.concatenate([votes, their_votes]))
             for (ours, votes), (theirs, their_votes) in zip(self.kept, other.kept, strict=True)
         ]
-        return Comparison(results, kept)
+        return ComparedSettings(results, kept)
 
     def votes_in_all_folds(self) -> tuple[np.ndarray, np.ndarray]:
         """The settings that every fold kept, and their votes for all rows in the order of the
@@ -302,7 +302,7 @@ class Comparison(NamedTuple):
 
 def compare(
     candidates: SettingGrid, folds: list[Fold], X: Array, y: np.ndarray, run: Run, phase: str = ""
-) -> Comparison:
+) -> ComparedSettings:
     """All settings on all folds.
 
     Parameters
@@ -315,7 +315,7 @@ def compare(
     """
     found = _scores(candidates, folds, X, y, run, phase)
     results = _as_results(candidates.params(), [parts[:3] for parts in found])
-    return Comparison(results, [(numbers, votes) for *_, numbers, votes in found])
+    return ComparedSettings(results, [(numbers, votes) for *_, numbers, votes in found])
 
 
 def held_out_shares(

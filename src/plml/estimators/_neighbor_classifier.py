@@ -3,6 +3,7 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Self
@@ -56,17 +57,25 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
         refuse_keywords(self, unknown)
         return self._fit(X, y)
 
-    def _fit(self, X: Any, y: Any, checkpoint: Checkpoint | None = None) -> Self:
+    def _fit(
+        self, X: Any, y: Any, checkpoint: Checkpoint | None = None, within: Run | None = None
+    ) -> Self:
+        """Learn in a run of its own, or within another one."""
         self._validate_params()
         with refitted(self) as model:
             X, codes = model._validated(X, y)
-            run = model._run()
+            run = within or model._run()
             if checkpoint is not None:
                 parameters = {"estimator": type(self).__name__, **model.get_params()}
                 saved = checkpoint.open(parameters, model._fit_X, codes)
                 run = replace(run, checkpoint=saved)
-            with run.shown():
-                model._learn_from(X, codes, run)
+            with nullcontext() if within else run.shown():
+                X = to_available_device(X, model.device)
+                span = span_of(X)
+                if span is not None:
+                    model._span_center, model._span_basis = span
+                model._learn(inside(X, span), codes, run)
+                _ = model._metric  # made now: a prediction changes nothing of a fitted estimator
         for warning in model._fit_warnings():
             warnings.warn(warning, stacklevel=3 + FRAMES)
         return self
@@ -79,21 +88,7 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
         X, y : as in ``fit``
         run : see ``plml.stages.run``
         """
-        self._validate_params()
-        X, codes = self._validated(X, y)
-        self._learn_from(X, codes, run)
-        for warning in self._fit_warnings():
-            warnings.warn(warning, stacklevel=5)
-        return self
-
-    def _learn_from(self, X: Array, codes: np.ndarray, run: Run) -> None:
-        """Learn from checked rows, in the directions in which they differ."""
-        X = to_available_device(X, self.device)
-        span = span_of(X)
-        if span is not None:
-            self._span_center, self._span_basis = span
-        self._learn(inside(X, span), codes, run)
-        _ = self._metric  # made now: a prediction changes nothing of a fitted estimator
+        return self._fit(X, y, within=run)
 
     @abstractmethod
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:

@@ -24,7 +24,7 @@ from plml.estimators._committee import (
 )
 from plml.estimators._cross_validation import (
     FINAL_FIT,
-    Comparison,
+    ComparedSettings,
     Fold,
     RegularizationPath,
     SettingGrid,
@@ -163,7 +163,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     n_neighbors: Sequence[int] = parameter((1, 3, 5, 9, 13, 19, 27, 41, 61), "array-like", COUNT)
     vote: Sequence[str] = parameter(("uniform", "distance", "linear"), "array-like", str)
     n_bases: int = parameter(10, COUNT)
-    n_members: int = parameter(5, COUNT)
+    n_members: int = parameter(3, COUNT)
     cv: Any = parameter(3, "cv_object")
     max_selection_samples: int = parameter(10_000, COUNT)
     selection_tol: float = parameter(1e-2, POSITIVE)
@@ -236,12 +236,15 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         self, rows: np.ndarray, codes: np.ndarray, seed: int, run: Run
     ) -> list[LargeMarginClassifier]:
         """The metrics of the members, fitted to all rows; what they have in common, once."""
+        firsts = {member["model"]: member for member in reversed(self.members_)}
+        names = [f"metric {number + 1} of {len(firsts)}" for number in range(len(firsts))]
+        run.plan(dict.fromkeys(names, 1.0))
         shared = SharedPreparation(run.checkpoint)
-        models: list[LargeMarginClassifier] = []
-        for member in self.members_:
-            if member["model"] == len(models):
-                model = self._estimator(member, seed, codes)
-                own = replace(run, checkpoint=shared.of_member(len(models)))
+        models = []
+        for number, name in enumerate(names):
+            model = self._estimator(firsts[number], seed, codes)
+            own = replace(run, checkpoint=shared.of_member(number))
+            with run.stage(name):
                 models.append(model.fit_within(rows, self.classes_[codes], own))
         return models
 
@@ -293,7 +296,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
 
     def _compared(
         self, folds: list[Fold], X: Array, y: np.ndarray, seed: int, run: Run, n_kept: int
-    ) -> tuple[list[SettingGrid], Comparison]:
+    ) -> tuple[list[SettingGrid], ComparedSettings]:
         """First the single metrics; then the others, with the prior and the pull that are best."""
         votings = self._votings(min(len(fold.train) for fold in folds))
         grid = partial(self._grid, votings=votings, seed=seed, n_kept=n_kept)
