@@ -38,6 +38,13 @@ from plml_study import datasets, tables
 from plml_study.records import provenance
 
 NEIGHBORS = (1, 3, 5, 7, 9, 11, 15, 21, 25)
+#: What is averaged over the tables.
+_MEASURES = {
+    "accuracy": "mean accuracy, %",
+    "balanced_accuracy": "balanced accuracy, %",
+    "log_loss": "log-loss",
+    "calibration_error": "calibration error, %",
+}
 #: Bins of the expected calibration error.
 _BINS = 10
 #: Probabilities are kept away from zero by this much before their logarithm is taken.
@@ -179,6 +186,51 @@ def report(records: dict[str, Any], names: list[str], methods: list[str]) -> Non
         print(f"{methods[-1]} against {method}: {compared(accuracies[:, -1], column)}")
 
 
+def as_markdown(records: dict[str, Any], names: list[str], methods: list[str]) -> str:
+    """The accuracies in percent, the best of a row in bold, and the means of all measures."""
+    header = ["table", *methods]
+    lines = [header, ["---"] * len(header)]
+    for name in names:
+        row = [100 * mean_of(records, name, method, "accuracy") for method in methods]
+        lines.append([name, *(f"**{v:.2f}**" if v == max(row) else f"{v:.2f}" for v in row)])
+    for what, title in _MEASURES.items():
+        factor = 1.0 if what == "log_loss" else 100.0
+        means = [
+            factor * np.mean([mean_of(records, name, method, what) for name in names])
+            for method in methods
+        ]
+        lines.append([f"*{title}*", *(f"{value:.2f}" for value in means)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def picture(records: dict[str, Any], names: list[str], methods: list[str], path: Path) -> None:
+    """Accuracies by table: the last method in colour, the others around it."""
+    import matplotlib.pyplot as plt
+
+    from plml.inspection.style import PALETTE, clean, write_figure
+
+    accuracy = {
+        method: np.array([100 * mean_of(records, name, method, "accuracy") for name in names])
+        for method in methods
+    }
+    order, own = np.argsort(accuracy[methods[-1]]), methods[-1]
+    shown = [method for method in ("kNN", "SVM", "forest", "boosting") if method in accuracy]
+    figure, ax = plt.subplots(figsize=(7.5, 6.0), layout="constrained")
+    for place in range(len(names)):
+        values = [accuracy[method][order[place]] for method in (*shown, own)]
+        ax.plot([min(values), max(values)], [place, place], color="#dddddd", zorder=1)
+    for method, marker, color in zip(shown, "vs^D", PALETTE[2:], strict=False):
+        ax.scatter(
+            accuracy[method][order], range(len(names)), 26, color, marker, label=method, alpha=0.8
+        )
+    ax.scatter(accuracy[own][order], range(len(names)), 60, PALETTE[1], "o", label=own, zorder=3)
+    ax.set_yticks(range(len(names)), [names[i] for i in order])
+    ax.set_xlabel("accuracy on the test rows of ten folds, %")
+    ax.legend(frameon=False, loc="lower right")
+    clean(ax)
+    write_figure(figure, path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", default=os.environ.get(datasets.DATA_VARIABLE, "."))
@@ -205,10 +257,12 @@ def main() -> None:
     for done, ((name, method, fold), result) in enumerate(zip(todo, results, strict=True), 1):
         records.setdefault(name, {}).setdefault(method, {})[str(fold)] = result
         if done % 10 == 0 or done == len(todo):
-            records["provenance"] = provenance()
+            records.setdefault("provenance", {})[method] = provenance()
             write_atomically(options.out, json.dumps(records, indent=1))
             print(f"{done} of {len(todo)}: {name}, {method}", flush=True)
     report(records, names, options.methods)
+    options.out.with_suffix(".md").write_text(as_markdown(records, names, options.methods))
+    picture(records, names, options.methods, options.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":
