@@ -220,10 +220,10 @@ def picture(records: dict[str, Any], names: list[str], methods: list[str], path:
         values = [accuracy[method][order[place]] for method in (*shown, own)]
         ax.plot([min(values), max(values)], [place, place], color="#dddddd", zorder=1)
     for method, marker, color in zip(shown, "vs^D", PALETTE[2:], strict=False):
-        ax.scatter(
-            accuracy[method][order], range(len(names)), 26, color, marker, label=method, alpha=0.8
-        )
-    ax.scatter(accuracy[own][order], range(len(names)), 60, PALETTE[1], "o", label=own, zorder=3)
+        look = {"s": 26, "color": color, "marker": marker, "alpha": 0.8}
+        ax.scatter(accuracy[method][order], range(len(names)), label=method, **look)
+    look = {"s": 60, "color": PALETTE[1], "zorder": 3}
+    ax.scatter(accuracy[own][order], range(len(names)), label=own, **look)
     ax.set_yticks(range(len(names)), [names[i] for i in order])
     ax.set_xlabel("accuracy on the test rows of ten folds, %")
     ax.legend(frameon=False, loc="lower right")
