@@ -10,6 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import plml
+from backend_devices import DEVICES
 from plml import PLML, SML, AutoPLML
 from plml.estimators import _cross_validation as folds
 from plml.estimators._calibration import calibrated, calibration
@@ -121,9 +122,29 @@ class TestSelection:
     def test_a_class_of_one_is_selected_on(self, wine):
         X, y, _ = wine
         X, y = np.concatenate([X, X[:1] + 50.0]), np.append(y, "orange")
-        model = AutoPLML(**FEW, max_selection_samples=40).fit(X, y)
+        with pytest.warns(UserWarning, match="classes with one member .* 'orange'") as told:
+            model = AutoPLML(**FEW, max_selection_samples=40).fit(X, y)
+        assert {warning.filename for warning in told} == {__file__}
         assert model.n_selection_samples_ == 40
         assert "orange" in model.classes_
+
+    def test_no_setting_that_all_folds_kept(self, wine, monkeypatch):
+        """Then the best one is alone."""
+        X, y, _ = wine
+        nothing = np.empty(0, dtype=int), np.empty((0, len(y), 3), dtype=np.float32)
+        monkeypatch.setattr(folds.ComparedSettings, "votes_in_all_folds", lambda self: nothing)
+        model = AutoPLML(**FEW).fit(X, y)
+        assert model.members_ == [{**model.best_params_, "weight": 1.0, "model": 0}]
+
+    @pytest.mark.parametrize("device", DEVICES)
+    def test_on_every_device(self, wine, fitted, device):
+        X, y, Q = wine
+        if device == "cpu":
+            pytest.skip("that is the other one")
+        model = AutoPLML(**FEW, device=device).fit(X, y)
+        scores = (one.cv_results_["mean_test_score"] for one in (model, fitted))
+        assert np.mean(np.abs(np.subtract(*scores)) <= 1.0 / len(y)) > 0.95
+        np.testing.assert_allclose(model.predict_proba(Q), fitted.predict_proba(Q), atol=0.2)
 
     def test_the_seed_reproduces(self, wine):
         X, y, Q = wine
@@ -349,6 +370,11 @@ class TestTables:
         with pytest.raises(ValueError, match=match):
             AutoPLML(**FEW).fit(X.assign(when=column), y)
 
+    def test_numbers_whose_squares_overflow(self, wine):
+        X, y, _ = wine
+        with pytest.raises(ValueError, match=r"column 0 of X reaches .* too large"):
+            AutoPLML(**FEW).fit(X * 1e200, y)
+
     def test_missing_numbers_in_an_array(self, wine):
         X, y, Q = wine
         X = X.copy()
@@ -369,6 +395,9 @@ class TestTables:
         ({"vote": ("loud",)}, "vote must be one of"),
         ({"n_neighbors": (0,)}, "n_neighbors"),
         ({"cv": 1}, "n_splits"),
+        ({"neighbor_search": "fast"}, "neighbor_search"),
+        ({"search_backend": "fast"}, "search_backend"),
+        ({"device": "toaster"}, "device"),
     ],
 )
 def test_parameters_that_have_no_meaning(parameters, match):

@@ -93,6 +93,23 @@ def test_where_the_metric_vanishes_the_euclidean_order_decides(rng, copies, excl
         np.testing.assert_array_equal(indices[i], judge.nearest(X, X[i], others, 2))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_quick_search_finds_the_same_up_to_rounding(local_model, device):
+    X, M, Q, weights = (to_device(part, device) for part in local_model)
+    index = LocalMetricIndex(X, M)
+    exact, quick = index.search(Q, weights, 5), index.quick_search(Q, weights, 5)
+    np.testing.assert_array_equal(on_host(quick[1]), on_host(exact[1]))
+    np.testing.assert_allclose(on_host(quick[0]), on_host(exact[0]), atol=1e-9)
+
+
+def test_a_quick_search_where_the_metric_vanishes(local_model):
+    X, M, Q, weights = local_model
+    index = LocalMetricIndex(X, 0.0 * M)
+    np.testing.assert_array_equal(
+        index.quick_search(Q, weights, 5)[1], index.search(Q, weights, 5)[1]
+    )
+
+
 def test_vote_counts_shares():
     labels = np.array([[0, 2, 2], [1, 1, 1]])
     np.testing.assert_allclose(vote(labels, 3), [[1 / 3, 0, 2 / 3], [0, 1, 0]])

@@ -6,6 +6,8 @@ from plml.stages.neighbors import ExactNeighbors
 from plml.stages.triplets import (
     check_targets,
     cross_triplets,
+    n_triplets,
+    neighbor_triplets,
 )
 
 
@@ -64,3 +66,11 @@ def test_no_class_with_two_members_is_refused():
     with pytest.raises(ValueError, match="every class has a single member"):
         check_targets(np.array([0, 1, 2]))
     check_targets(np.array([0, 1, 1]))
+
+
+@pytest.mark.parametrize("sizes", [[5, 4, 1], [2, 9], [1, 1, 3]])
+def test_the_number_of_triplets(rng, sizes):
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    neighbors = ExactNeighbors(rng.normal(size=(len(y), 3)), y)
+    found = neighbor_triplets(neighbors, 3, 2)
+    assert n_triplets(np.bincount(y), 3, 2) == len(found.target)

@@ -198,7 +198,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
             return self.basis_metrics_
         return np.concatenate([self.basis_metrics_, self.case_metrics_])
 
-    def _fit_warnings(self) -> Iterator[Warning]:
+    def fit_warnings(self) -> Iterator[Warning]:
         if hasattr(self, "anchors_"):
             asked = self._weighting().n_bases
             yield from fewer_anchors(asked, len(self.anchors_), len(self.weights_))

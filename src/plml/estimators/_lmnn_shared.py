@@ -137,7 +137,7 @@ class LargeMarginNeighbors(NeighborClassifier):
                 observe=observe,
             )
 
-    def _fit_warnings(self) -> Iterator[Warning]:
+    def fit_warnings(self) -> Iterator[Warning]:
         yield from classes_of_one(self._class_sizes, self.classes_)
         yield from zero_metric(self.basis_metrics_)
         name = type(self).__name__

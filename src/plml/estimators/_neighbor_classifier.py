@@ -76,12 +76,15 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
                     model._span_center, model._span_basis = span
                 model._learn(inside(X, span), codes, run)
                 _ = model._metric  # made now: a prediction changes nothing of a fitted estimator
-        for warning in model._fit_warnings():
-            warnings.warn(warning, stacklevel=3 + FRAMES)
+        if within is None:
+            for warning in model.fit_warnings():
+                warnings.warn(warning, stacklevel=3 + FRAMES)
         return self
 
     def fit_within(self, X: Any, y: Any, run: Run) -> Self:
         """``fit`` as a part of a longer run, whose limits and checkpoint hold for it.
+
+        Nothing is warned of; ``fit_warnings`` has what a user should know.
 
         Parameters
         ----------
@@ -94,7 +97,7 @@ class NeighborClassifier(MetricQueries, Parameters, ClassifierMixin, BaseEstimat
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
         """Set the fitted attributes from rows in their span and class codes y."""
 
-    def _fit_warnings(self) -> Iterator[Warning]:
+    def fit_warnings(self) -> Iterator[Warning]:
         """What a user should know of the fit."""
         yield from ()
 

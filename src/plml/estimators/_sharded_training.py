@@ -85,7 +85,7 @@ class ShardedTraining(Host):
             )
             model._set_sharded(fitted)
             end_fit(model)
-        for warning in self._fit_warnings():
+        for warning in self.fit_warnings():
             warnings.warn(warning, stacklevel=4 + FRAMES)
         return self
 

@@ -1,6 +1,7 @@
 """A nearest-neighbour classifier for any table, with what it needs selected on the table itself."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
 
 from plml.backend.arrays import Array, check_device, is_collection, to_available_device
 from plml.estimators._calibration import calibrated, calibration
@@ -169,8 +171,8 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     selection_tol: float = parameter(1e-2, POSITIVE)
     tol: float = parameter(1e-3, POSITIVE)
     max_iter: int = parameter(1000, COUNT)
-    neighbor_search: str = parameter("auto", str)
-    search_backend: str = parameter("exact", str)
+    neighbor_search: str = parameter("auto", StrOptions({"auto", "exact", "approximate"}))
+    search_backend: str = parameter("exact", StrOptions({"exact", "approximate"}))
     device: str = parameter("cpu", str)
     n_jobs: int | None = parameter(None, Integral, None)
     working_memory: float | None = parameter(None, POSITIVE, None)
@@ -203,6 +205,9 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         check_device(self.device)
         with refitted(self) as model:
             model._fit(X, y, None if checkpoint is None else Checkpoint.of(checkpoint))
+        found = [warning for one in self.models_ for warning in one.fit_warnings()]
+        for warning in {str(warning): warning for warning in found}.values():
+            warnings.warn(warning, stacklevel=2)
         return self
 
     def _fit(self, X: Any, y: Any, checkpoint: Checkpoint | None) -> None:
@@ -280,8 +285,8 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         self.best_score_ = float(results["mean_test_score"][best])
         self.baselines_ = _baselines(results, folds, y)
         truth = np.concatenate([y[fold.test] for fold in folds])
-        if together:
-            numbers, voted = comparison.votes_in_all_folds()
+        numbers, voted = comparison.votes_in_all_folds()
+        if len(numbers):
             settings = [results["params"][number] for number in numbers]
             taken = seats(voted, truth, metrics_of(settings), self.n_members)
             self.members_ = members(settings, taken)

@@ -123,6 +123,6 @@ class BoostMetric(LinearMap, NeighborClassifier):
         self.n_iter_ = max(learned.n_iter, 1)
         self.history_ = {"metrics": history_arrays(learned.history)}
 
-    def _fit_warnings(self) -> Iterator[Warning]:
+    def fit_warnings(self) -> Iterator[Warning]:
         yield from classes_of_one(self._class_sizes, self.classes_)
         yield from zero_metric(self.basis_metrics_)

@@ -85,9 +85,9 @@ class LMNNMM(LargeMarginNeighbors):
     def _make_metric(self) -> CaseMetric:
         return CaseMetric(self._fit_X, self.metric_of_, self.basis_metrics_, self._span)
 
-    def _fit_warnings(self) -> Iterator[Warning]:
+    def fit_warnings(self) -> Iterator[Warning]:
         if self.n_metrics is not None:
             yield from fewer_anchors(
                 self.n_metrics, len(self.basis_metrics_), len(self._fit_X), "n_metrics"
             )
-        yield from super()._fit_warnings()
+        yield from super().fit_warnings()

@@ -96,9 +96,9 @@ class PLMLCV(SmoothWeights, LargeMarginClassifier):
         k = best.get("n_neighbors", max(counts("n_neighbors", self.n_neighbors)))
         return k, best.get("vote", votes(self.vote)[0])
 
-    def _fit_warnings(self) -> Iterator[Warning]:
+    def fit_warnings(self) -> Iterator[Warning]:
         gaps = np.stack([v for k, v in self.cv_results_.items() if k.endswith("_dual_gap")])
         worst = float(self.cv_results_["param_regularization"][gaps.max(axis=0).argmax()])
         what = f"in cross-validation, regularization={worst:g}"
         yield from open_gap(self, what, float(gaps.max()), "selection_tol")
-        yield from super()._fit_warnings()
+        yield from super().fit_warnings()

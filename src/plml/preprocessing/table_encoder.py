@@ -15,6 +15,8 @@ from plml.preprocessing.columns import Columns, pandas
 
 #: Categories rarer than this share one column.
 RARE = 0.005
+#: Sums of squares of larger numbers may overflow.
+_HUGE = 1e140
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -130,7 +132,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if numbers is None:
                 validate_data(self, X, reset=reset, skip_check_array=True)
                 return self._frame(X)
-        return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        _refuse_huge(rows)
+        return rows
 
     def _frame(self, X: Any) -> Any:
         frame = pandas().DataFrame(X) if not hasattr(X, "columns") else X
@@ -165,6 +169,18 @@ def _as_numbers(X: Any) -> np.ndarray | None:
         return check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=0)
     except (TypeError, ValueError):
         return None
+
+
+def _refuse_huge(rows: np.ndarray) -> None:
+    """Refuse numbers whose squares overflow."""
+    with np.errstate(invalid="ignore"):
+        largest = np.abs(rows).max(axis=0, initial=0.0)
+    huge = np.flatnonzero(largest > _HUGE)
+    if len(huge):
+        raise ValueError(
+            f"column {huge[0]} of X reaches {largest[huge[0]]:.3g}, too large to compute with; "
+            "give it in a larger unit, or leave it out"
+        )
 
 
 def _refuse_empty(rows: np.ndarray) -> None:
