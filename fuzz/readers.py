@@ -24,7 +24,7 @@ with atheris.instrument_imports(include=["plml", "plml_study"]):
     from plml.io import checkpoints, model_files
     from plml.io.files import bounded_memory
     from plml.io.model_schema import SCHEMA
-    from plml.tables.columns import Columns
+    from plml.preprocessing.columns import Columns
     from plml_study import datasets
 
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))

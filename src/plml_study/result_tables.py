@@ -106,12 +106,11 @@ def table1(store: Store, names: Iterable[str], chosen: Iterable[str]) -> ResultT
             continue
         ranked = {method: rows for method, rows in correct.items() if method not in APART}
         points = statistics.ranking(ranked)
-        points |= {
-            method: statistics.ranking({**ranked, method: correct[method]})[method]
-            for method in correct
-            if method in APART
-        }
-        best = statistics.not_worse_than_best(correct)
+        best = statistics.not_worse_than_best(ranked) if ranked else set()
+        for method in correct.keys() - ranked.keys():
+            among = {**ranked, method: correct[method]}
+            points[method] = statistics.ranking(among)[method]
+            best |= statistics.not_worse_than_best(among) & {method}
         for method in correct:
             cells[name, method] = Cell(
                 name,
