@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -52,6 +53,22 @@ def checked_splits(
                 f"{_cure('more of those', cv, instead)}"
             )
     return splits
+
+
+def stratified_part(y: np.ndarray, most: int, random_state: Any) -> np.ndarray:
+    """Rows to select on: all, or about so many, every class in proportion with at least two.
+
+    Parameters
+    ----------
+    y : (n,) class codes
+    most : of more rows than this, a part is drawn
+    random_state : seeds it
+    """
+    if len(y) <= most:
+        return np.arange(len(y))
+    order = check_random_state(random_state).permutation(len(y))
+    members = [order[y[order] == label] for label in np.unique(y)]
+    return np.sort(np.concatenate([m[: max(2, int(most / len(y) * len(m)))] for m in members]))
 
 
 def _cure(missing: str, cv: Any, instead: str) -> str:

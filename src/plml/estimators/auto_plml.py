@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
@@ -37,7 +37,7 @@ from plml.estimators._cross_validation import (
     same_splits,
 )
 from plml.estimators._fitted_state import of_one_fit, refitted
-from plml.estimators._folds import checked_splits
+from plml.estimators._folds import checked_splits, stratified_part
 from plml.estimators._large_margin import LargeMarginClassifier
 from plml.estimators._parameters import COUNT, POSITIVE, Parameters, parameter
 from plml.estimators._selection import counts, largest_first, votes
@@ -254,23 +254,15 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         return models
 
     def _part(self, codes: np.ndarray, seed: int, run: Run) -> np.ndarray:
-        """The rows that are selected on: all, or a stratified part; every class keeps two."""
-        if len(codes) <= self.max_selection_samples:
-            return np.arange(len(codes))
-
-        def drawn() -> tuple[np.ndarray]:
-            frequent = np.bincount(codes)[codes] > 1
-            alone = np.flatnonzero(~frequent)
-            size = max(self.max_selection_samples - len(alone), len(np.unique(codes)))
-            rows, _ = train_test_split(
-                np.flatnonzero(frequent),
-                train_size=size,
-                stratify=codes[frequent],
-                random_state=seed,
+        """The rows that are selected on: all, or a stratified part."""
+        most, knows_rows = self.max_selection_samples, not hasattr(self.cv, "split")
+        if len(codes) > most and knows_rows and not isinstance(self.cv, Integral | None):
+            raise ValueError(
+                f"of {len(codes)} rows, max_selection_samples={most} are selected on, so cv must "
+                "be a number or a splitter; raise max_selection_samples to give folds by their rows"
             )
-            return (np.sort(np.concatenate([rows, alone])),)
-
-        return run.checkpoint.arrays("part", drawn)[0]
+        (part,) = run.checkpoint.arrays("part", lambda: (stratified_part(codes, most, seed),))
+        return part
 
     def _select(
         self, X: Array, y: np.ndarray, fold_seed: int, seed: int, run: Run, together: bool

@@ -9,7 +9,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from plml.backend.threads import limit_threads
@@ -22,7 +21,7 @@ from plml.baselines.kernel_machines import (
     train_machines,
 )
 from plml.estimators._fitted_state import of_one_fit, refitted
-from plml.estimators._folds import checked_splits
+from plml.estimators._folds import checked_splits, stratified_part
 from plml.estimators._parameters import Parameters, parameter
 from plml.ops.topk import row_blocks
 from plml.validation import query_data, refuse_keywords, training_data
@@ -245,10 +244,5 @@ class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
 
     def _selection_rows(self, y: np.ndarray) -> np.ndarray:
         """All rows, or a subsample with every class in proportion and at least two of each."""
-        everyone = np.arange(len(y))
-        if self.max_selection_samples is None or len(y) <= self.max_selection_samples:
-            return everyone
-        order = check_random_state(self.random_state).permutation(len(y))
-        share = self.max_selection_samples / len(y)
-        members = [order[y[order] == label] for label in np.unique(y)]
-        return np.sort(np.concatenate([m[: max(2, int(share * len(m)))] for m in members]))
+        most = len(y) if self.max_selection_samples is None else self.max_selection_samples
+        return stratified_part(y, most, self.random_state)
