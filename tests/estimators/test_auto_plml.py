@@ -14,7 +14,7 @@ from backend_devices import DEVICES
 from plml import PLML, SML, AutoPLML
 from plml.estimators import _cross_validation as folds
 from plml.estimators._calibration import calibrated, calibration
-from plml.estimators._committee import N_SEATS, seats
+from plml.estimators._committee import N_SEATS, eligible, seats
 from plml.estimators.auto_plml import METRICS, PRIORS
 from plml.stages import one_machine
 from plml.stages import weights as weights_stage
@@ -40,7 +40,7 @@ class TestSelection:
         assert set(results["param_metrics"]) == set(METRICS)
         assert set(results["param_prior"]) == set(PRIORS)
         assert set(results["param_vote"]) == {"uniform", "distance", "linear"}
-        assert set(results["param_pull"]) == {0.1}
+        assert set(results["param_pull"]) == {1.0}
         lengths = {len(value) for value in results.values()}
         assert lengths == {len(results["params"])}
 
@@ -261,6 +261,30 @@ class TestMembers:
                 ]
                 chosen.append(int(np.array(allowed)[np.argmin(scores)]))
             np.testing.assert_array_equal(taken, np.bincount(chosen, minlength=7))
+
+    def test_settings_that_are_clearly_worse_have_no_seat(self, rng):
+        """Against the paired differences of their hits, one by one."""
+        codes = rng.integers(3, size=200)
+        rates = (0.95, 0.95, 0.94, 0.93, 0.9, 0.5)
+        said = [np.where(rng.random(200) < rate, codes, (codes + 1) % 3) for rate in rates]
+        votes = np.eye(3, dtype=np.float32)[said]
+        hits = [np.asarray(one == codes, dtype=float) for one in said]
+        best = max(hits, key=np.mean)
+        expected = []
+        for number, hit in enumerate(hits):
+            lost = best - hit
+            if lost.mean() <= 1.5 * lost.std() / 200**0.5:
+                expected.append(number)
+        assert 0 < len(expected) < len(rates)
+        assert eligible(votes, codes).tolist() == expected
+
+    def test_numbers_of_neighbours_of_the_linear_vote(self, wine):
+        X, y, _ = wine
+        kinds = {"metrics": ("prior",), "priors": ("identity",)}
+        results = AutoPLML(**kinds, **FEW, linear_neighbors=(4, 7, 1000)).fit(X, y).cv_results_
+        tried = {(p["vote"], p["n_neighbors"]) for p in results["params"]}
+        few = [("uniform", k) for k in (1, 5, 9)] + [("distance", k) for k in (1, 5, 9)]
+        assert tried == {*few, ("linear", 4), ("linear", 7)}
 
 
 class TestModel:

@@ -9,6 +9,23 @@ from plml.solvers.problem import Checkpointer, Solution, SolverCheckpoint
 
 #: Seats of a committee; a setting may have several.
 N_SEATS = 10
+#: Settings are left out whose accuracy is further below the best one's, in standard errors of the
+#: difference.
+_CLEARLY_WORSE = 1.5
+
+
+def eligible(shares: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Numbers of the settings that are not clearly less accurate than the most accurate one.
+
+    Parameters
+    ----------
+    shares, codes : as in ``seats``
+    """
+    right = shares.argmax(axis=2) == codes
+    best = right[right.mean(axis=1).argmax()]
+    lost = best.astype(np.float32) - right
+    errors = lost.std(axis=1) / len(codes) ** 0.5
+    return np.flatnonzero(lost.mean(axis=1) <= _CLEARLY_WORSE * errors)
 
 
 def seats(shares: np.ndarray, codes: np.ndarray, metric_of: np.ndarray, most: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from plml.backend.arrays import Array, check_device, is_collection, to_available
 from plml.estimators._calibration import calibrated, calibration
 from plml.estimators._committee import (
     SharedPreparation,
+    eligible,
     in_words,
     members,
     metrics_of,
@@ -58,12 +59,10 @@ METRICS = ("prior", "one", "local", "two-sided")
 PRIORS = ("identity", "within")
 #: The regularization that leaves a metric at its prior.
 _ALL_PRIOR = 1e6
-#: Numbers of neighbours that the linear vote is tried with; it needs more than the others.
-LINEAR_NEIGHBORS = (9, 19, 41, 61)
 #: Kinds of metrics that are the same everywhere.
 _SINGLE = ("prior", "one")
 #: Settings of a comparison that a committee is chosen from.
-_KEPT = 64
+_KEPT = 128
 #: What the comparison of local and two-sided metrics is called.
 _SECOND = "local metrics, "
 
@@ -73,7 +72,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     """Nearest neighbours under a metric that cross-validation on the training rows selects.
 
     Takes a table of numbers, or a data frame with categories and missing values, and needs nothing
-    else. SettingGrid are plain k-nearest neighbours, one metric, local metrics, and two-sided ones;
+    else. It compares plain k-nearest neighbours, one metric, local metrics, and two-sided ones;
     two priors; values of the regularization; numbers of neighbours and ways to vote. Local and
     two-sided metrics are tried with the prior and the pull that are best for one metric. The
     settings that vote best together are fitted to all rows, each with its certificate.
@@ -93,13 +92,17 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     pulls : sequence of float
         As ``pull`` of ``PLML``.
     n_neighbors : sequence of int
-        Numbers of neighbours that vote. Of several, the linear vote is tried with 9, 19, 41, 61.
+        Numbers of neighbours that vote.
+    linear_neighbors : sequence of int
+        The same for the linear vote, which needs more of them. Where ``n_neighbors`` is a single
+        number, that one is meant.
     vote : sequence of {"uniform", "distance", "linear"}
         As ``vote`` of ``PLML``.
     n_bases : int
         Basis metrics of local and two-sided metrics.
     n_members : int
-        At most so many metrics vote together. With one, or where ``max_selection_samples`` is
+        At most so many metrics vote together, none of them clearly less accurate than the best
+        (by more than 1.5 standard errors). With one, or where ``max_selection_samples`` is
         exceeded, there is one metric with one number of neighbours and one vote.
     cv : int or splitter
         Folds, stratified and shuffled where it is a number.
@@ -161,11 +164,12 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     metrics: Sequence[str] = parameter(METRICS, "array-like")
     priors: Sequence[str] = parameter(PRIORS, "array-like")
     regularizations: Sequence[float] = parameter((0.1, 0.001), "array-like")
-    pulls: Sequence[float] = parameter((0.1,), "array-like")
+    pulls: Sequence[float] = parameter((1.0,), "array-like")
     n_neighbors: Sequence[int] = parameter((1, 3, 5, 9, 13, 19, 27, 41, 61), "array-like", COUNT)
+    linear_neighbors: Sequence[int] = parameter((9, 19, 41, 121, 241), "array-like", COUNT)
     vote: Sequence[str] = parameter(("uniform", "distance", "linear"), "array-like", str)
     n_bases: int = parameter(10, COUNT)
-    n_members: int = parameter(3, COUNT)
+    n_members: int = parameter(2, COUNT)
     cv: Any = parameter(3, "cv_object")
     max_selection_samples: int = parameter(10_000, COUNT)
     selection_tol: float = parameter(1e-2, POSITIVE)
@@ -279,6 +283,8 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         truth = np.concatenate([y[fold.test] for fold in folds])
         numbers, voted = comparison.votes_in_all_folds()
         if len(numbers):
+            able = eligible(voted, truth)
+            numbers, voted = numbers[able], voted[able]
             settings = [results["params"][number] for number in numbers]
             taken = seats(voted, truth, metrics_of(settings), self.n_members)
             self.members_ = members(settings, taken)
@@ -328,13 +334,14 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     def _votings(self, n_rows: int) -> tuple[Voting, ...]:
         """How neighbours may vote, where there are so many rows in the smallest fold."""
         neighbors = counts("n_neighbors", self.n_neighbors)
-        few = tuple(k for k in neighbors if k < n_rows) or (1,)
-        votings = [
+        of_linear = counts("linear_neighbors", self.linear_neighbors)
+        if len(neighbors) == 1:
+            of_linear = neighbors
+        return tuple(
             Voting(k, how)
-            for how, k in product(votes(self.vote), few)
-            if how != "linear" or k in LINEAR_NEIGHBORS or len(neighbors) == 1
-        ]
-        return tuple(votings or [Voting(k, "uniform") for k in few])
+            for how in votes(self.vote)
+            for k in [k for k in (of_linear if how == "linear" else neighbors) if k < n_rows] or [1]
+        )
 
     def _grid(
         self,

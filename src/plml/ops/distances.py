@@ -126,40 +126,62 @@ def reconstruction_weights(
     """
     xp, most, d = namespace(X), max(sizes), X.shape[1]
     result = [xp.empty((len(Q), c), dtype=xp.float64, device=device(X)) for c in sizes]
-    for block in row_blocks(len(Q), d * (2 * d + 3 * most) + 2 * min(d, most) ** 2, X):
+    by_size = sorted(zip(sizes, result, strict=True), key=lambda entry: entry[0])
+    for block in row_blocks(len(Q), d * (3 * d + 2 * most) + 2 * min(d, most) ** 2, X):
         difference = _differences(Q[block], X, candidates[block][:, :most])
-        mapped = difference @ metrics(block)
-        squared = row_dot(mapped, difference)
-        for c, weights in zip(sizes, result, strict=True):
-            weights[block] = _solved(difference[:, :c], mapped[:, :c], squared[:, :c], ridge)
+        M, scatter, summed = metrics(block), 0.0, 0
+        for c, weights in by_size:
+            near = difference[:, :c]
+            if c <= d:
+                solved = _solved_by_candidates(near, M, ridge)
+            else:  # the sums over fewer candidates are part of those over more
+                added = difference[:, summed:c]
+                scatter, summed = scatter + xp.matrix_transpose(added) @ added, c
+                solved = _solved_by_features(near, scatter, M, ridge)
+            weights[block] = solved[..., 0] / xp.sum(solved, axis=1)
     return result
 
 
-def _solved(difference: Array, mapped: Array, squared: Array, ridge: float) -> Array:
-    """(K + rho I)^-1 1, divided by its sum, for K = D M D^T and rho = ridge tr(K) / c: (q, c).
-
-    By Woodbury's identity this is 1 - D M (rho I + D^T D M)^-1 D^T 1 up to a factor, which is less
-    work where there are fewer features than candidates.
+def _solved_by_candidates(D: Array, M: Array, ridge: float) -> Array:
+    """(K + rho I)^-1 1 up to a factor, for K = D M D^T and rho = ridge tr(K) / c: (q, c, 1).
 
     Parameters
     ----------
-    difference, mapped : (q, c, d) arrays, D and D M
-    squared : (q, c) array, the diagonal of K
+    D : (q, c, d) array, differences from the query
+    M : (q, d, d) or (1, d, d) array
     ridge : as above
     """
-    xp, (n, c, d) = namespace(difference), difference.shape
-    size = xp.sum(squared, axis=1) / c
+    xp = namespace(D)
+    return xp.linalg.solve(_ridged(D @ M @ xp.matrix_transpose(D), D, ridge), _ones(D))
+
+
+def _solved_by_features(D: Array, scatter: Array, M: Array, ridge: float) -> Array:
+    """The same as 1 - D M (D^T D M + rho I)^-1 D^T 1, which is Woodbury's identity.
+
+    Less work where there are fewer features than candidates.
+
+    Parameters
+    ----------
+    D, M, ridge : as in ``_solved_by_candidates``
+    scatter : (q, d, d) array, D^T D
+    """
+    xp, ones = namespace(D), _ones(D)
+    small = xp.linalg.solve(_ridged(scatter @ M, D, ridge), xp.matrix_transpose(D) @ ones)
+    return ones - D @ (M @ small)
+
+
+def _ridged(K: Array, D: Array, ridge: float) -> Array:
+    """K + ridge tr(K) / c I, with the trace of a matrix for c candidates."""
+    xp = namespace(K)
+    size = xp.linalg.trace(K) / D.shape[1]
     # Where all candidates are where the query is, they count the same.
     penalty = xp.where(size > 0.0, ridge * size, xp.ones_like(size))[:, None, None]
-    identity = xp.eye(min(c, d), dtype=xp.float64, device=device(difference))
-    ones = xp.ones((n, c, 1), dtype=xp.float64, device=device(difference))
-    transposed = xp.matrix_transpose(difference)
-    if c <= d:
-        solved = xp.linalg.solve(mapped @ transposed + penalty * identity, ones)
-    else:
-        small = xp.linalg.solve(transposed @ mapped + penalty * identity, transposed @ ones)
-        solved = ones - mapped @ small
-    return solved[..., 0] / xp.sum(solved, axis=1)
+    return K + penalty * xp.eye(K.shape[1], dtype=xp.float64, device=device(K))
+
+
+def _ones(D: Array) -> Array:
+    """(q, c, 1)."""
+    return namespace(D).ones((*D.shape[:2], 1), dtype=D.dtype, device=device(D))
 
 
 def combine_bases(weights: Array, M: Array) -> Array:
