@@ -398,7 +398,7 @@ class TestCommands:
         for name in ("reading the table", "encoding", "saving the model"):
             assert name in labels
         assert any(re.fullmatch(r"final fit, metric 1 of \d, triplets", name) for name in labels)
-        settings = "metrics: one, prior: within, pull: 0.1, regularization 0.001"
+        settings = "metrics: one, prior: within, pull: 1, regularization 0.001"
         assert f"cross-validation: fold 2 of 3, {settings}, stage 2, metrics" in labels
         assert f"model: {out}" in printed.out
 

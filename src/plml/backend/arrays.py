@@ -32,22 +32,29 @@ Array = Any
 _LARGEST_BLOCK: ContextVar[float] = ContextVar("largest_block", default=inf)
 #: A float64 and a temporary of the same size, for each of two threads.
 _BYTES_PER_ELEMENT = 32
+_NUMPY = array_api_compat.array_namespace(np.empty(0))
 #: Columns whose largest entry is compared before the entries themselves.
 _GROUP = 32
 
 
 def namespace(*arrays: Array) -> Any:
     """The array namespace of the arrays."""
+    if all(type(array) is np.ndarray for array in arrays):  # without a look at other libraries
+        return _NUMPY
     return array_api_compat.array_namespace(*arrays)
 
 
 def device(x: Array) -> Any:
     """The device of x, as the ``device=`` of the namespace's functions."""
+    if type(x) is np.ndarray:
+        return "cpu"
     return array_api_compat.device(x)
 
 
 def is_tensor(x: object) -> bool:
     """Whether x is a PyTorch tensor; torch is not imported to find out."""
+    if type(x) is np.ndarray:
+        return False
     return bool(array_api_compat.is_torch_array(x))
 
 
