@@ -206,7 +206,7 @@ class TestQueryMetric:
         def matrices(Q, own):
             return M[(Q[:, 0] > 0).astype(int)] * (1.0 if own is None else 2.0)
 
-        return QueryMetric(OwnMetricIndex(inside(X, span)), matrices, 100, span)
+        return QueryMetric(X, OwnMetricIndex(inside(X, span)), matrices, 100, span)
 
     def test_search_and_distances_are_those_of_the_definition(self, rows, metric):
         X, Q, _ = rows
@@ -231,5 +231,5 @@ class TestQueryMetric:
 
     def test_blocks_do_not_change_the_answer(self, rows, metric):
         _, Q, span = rows
-        small = QueryMetric(metric.index, metric.matrices, 10**9, span)  # one query at a time
+        small = QueryMetric(metric.X, metric.index, metric.matrices, 10**9, span)  # one query at a time
         np.testing.assert_array_equal(small.search(Q, K)[1], metric.search(Q, K)[1])

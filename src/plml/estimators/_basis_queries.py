@@ -4,11 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from plml.backend.arrays import on_host
 from plml.estimators._fitted_state import of_one_fit
 from plml.estimators._metric_queries import MetricQueries, follow
-from plml.inspection.explanation import Explanation
-from plml.metric.votes import class_shares
 
 
 class BasisMetricQueries(MetricQueries):
@@ -56,67 +53,3 @@ class BasisMetricQueries(MetricQueries):
         X : (n_queries, n_features) array or data frame, or None for the training instances
         """
         return follow(self._ask("query_vectors", X), X)
-
-    @of_one_fit
-    def local_importance(self, X: Any = None) -> np.ndarray:
-        """How much each feature matters at each point, (n_queries, n_features).
-
-        Rows sum to one, or to zero where the metric vanishes.
-
-        The share of the feature in the diagonal of M(x), in units of its spread in the training
-        data: what a difference of one standard deviation in it alone adds to the squared distance.
-
-        Parameters
-        ----------
-        X : (n_queries, n_features) array or data frame, or None for the training instances
-        """
-        return self._metric.importance(on_host(self.local_weights(X)))
-
-    @of_one_fit
-    def average_importance(self) -> np.ndarray:
-        """``local_importance`` under the average metric of the training data, (n_features,)."""
-        return self._metric.importance(self.weights_.mean(axis=0, dtype=np.float64)[None])[0]
-
-    @of_one_fit
-    def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
-        """The prediction of each query, its nearest training cases, and what made them near.
-
-        The squared local distance to each neighbour is split exactly over the features.
-
-        Parameters
-        ----------
-        X : (n_queries, n_features) array or data frame, or None for the training instances,
-            each of which is then left out of its own neighbours
-        n_neighbors : neighbours per query; by default the ``n_neighbors`` of the estimator
-        """
-        squared, neighbors = self._found(X, n_neighbors)
-        squared, neighbors = on_host(squared), on_host(neighbors)
-        queries = self._fit_X if X is None else self._validate_on_host(X)
-        metric = self._metric
-        with self._run().limits():
-            weights = on_host(metric.weights(None if X is None else queries))
-        values = self._fit_X[neighbors]
-        if X is None:
-            k, how = self._voting()
-            voters = squared[:, :k], neighbors[:, :k]
-            if neighbors.shape[1] < k:
-                voters = self._found(X, k)
-            shares = class_shares(metric, None, *voters, self._fit_codes, len(self.classes_), how)
-            codes = on_host(shares).argmax(axis=1)
-        else:
-            codes = on_host(self._shares(queries)).argmax(axis=1)
-        unnamed = [f"x{i}" for i in range(queries.shape[1])]
-        return Explanation(
-            predictions=self.classes_[codes],
-            neighbors=neighbors,
-            labels=self.classes_[self._fit_codes[neighbors]],
-            squared_distances=squared,
-            contributions=metric.split(queries, weights, neighbors),
-            queries=queries,
-            neighbor_values=values,
-            importance=metric.importance(weights),
-            global_importance=self.average_importance(),
-            weights=weights,
-            basis_metrics=self.basis_metrics_,
-            feature_names=np.asarray(getattr(self, "feature_names_in_", unnamed), dtype=object),
-        )

@@ -149,6 +149,9 @@ class LargeMarginNeighbors(NeighborClassifier):
                 "max_iter or tol"
             )
 
+    def _votes_are_counted(self) -> bool:
+        return self.decision == "neighbors"
+
     def _shares(self, X: Array) -> Array:
         """Votes, or with the energy rule the softmax of minus the energies."""
         if self.decision == "neighbors":

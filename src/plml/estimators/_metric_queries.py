@@ -26,9 +26,16 @@ from plml.estimators._neighborhoods import (
     ragged,
     within_radius,
 )
+from plml.inspection.explaining import CaseBase
+from plml.inspection.explanation import Ballot, Explanation
+from plml.metric.votes import Voting
 from plml.ops.span import Span, outward
 from plml.stages.run import Run
 from plml.validation import check_kinds, largest_safe, pair_points, positive_integer, query_data
+
+
+#: Cases that an explanation lists at most, where nobody says how many.
+MOST_LISTED = 15
 
 
 class MetricQueries(ABC):
@@ -271,16 +278,76 @@ class MetricQueries(ABC):
 
         return metric
 
-    def _found(self, X: Any, n_neighbors: int | None) -> tuple[Array, Array]:
-        """Squared distances and indices of the neighbours, for arguments as a user gives them."""
-        asked = self._voting()[0] if n_neighbors is None else n_neighbors
-        k = positive_integer("n_neighbors", asked)
+    @of_one_fit
+    def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
+        """The vote behind each prediction, why this class and not the next, and the nearest cases.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances,
+            each of which is then left out of its own neighbours
+        n_neighbors : cases listed per query; by default those that vote, 15 at most
+        """
+        queries = None if X is None else self._validate_on_host(X)
+        (voters, how), base = self._voting(), self._case_base()
+        k = self._listed(X, n_neighbors, voters)
+        with self._run().limits():
+            if self._votes_are_counted():
+                (tally,) = base.tallies(queries, [Voting(voters, how)])
+                ballot, tallies, shares = tally.ballot(base.codes), [(1.0, tally)], tally.shares
+            else:
+                shares = on_host(self._shares(base.X if queries is None else queries))
+                ballot = Ballot(1.0, 0, "energy", np.zeros(shares.shape, dtype=int), shares)
+                tallies = []
+            return base.explanation(queries, k, shares, shares, [ballot], tallies)
+
+    @of_one_fit
+    def local_importance(self, X: Any = None) -> np.ndarray:
+        """How much each feature sets the classes apart near each point, (n_queries, n_features).
+
+        Rows are shares that sum to one. They are averages over the 15 nearest training instances
+        of the parts of the features in the squared distances to the nearest cases of other classes,
+        less those to the nearest cases of the same class; what is negative counts as zero.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances
+        """
+        queries = None if X is None else self._validate_on_host(X)
+        with self._run().limits():
+            return self._case_base().local_importance(queries)
+
+    @of_one_fit
+    def average_importance(self) -> np.ndarray:
+        """``local_importance`` over all training instances (1,000 at most), (n_features,)."""
+        with self._run().limits():
+            return self._case_base().average_importance()
+
+    def _case_base(self) -> CaseBase:
+        unnamed = [f"x{i}" for i in range(self.n_features_in_)]
+        names = np.asarray(getattr(self, "feature_names_in_", unnamed), dtype=object)
+        return CaseBase(self._metric, self._fit_X, self._fit_codes, self.classes_, names)
+
+    def _votes_are_counted(self) -> bool:
+        """Whether the prediction is a vote of neighbours."""
+        return True
+
+    def _listed(self, X: Any, n_neighbors: int | None, voters: int) -> int:
+        """How many cases an explanation lists."""
         available = len(self._fit_X) - (X is None)
+        if n_neighbors is None:
+            return min(voters, MOST_LISTED, available)
+        k = positive_integer("n_neighbors", n_neighbors)
         if k > available:
             raise ValueError(
                 f"n_neighbors={k} is more than the {available} instances to choose from"
             )
-        return self._ask("search", X, k)
+        return k
+
+    def _found(self, X: Any, n_neighbors: int | None) -> tuple[Array, Array]:
+        """Squared distances and indices of the neighbours, for arguments as a user gives them."""
+        asked = self._voting()[0] if n_neighbors is None else n_neighbors
+        return self._ask("search", X, self._listed(X, asked, asked))
 
     def _within(
         self, X: Any, radius: float, nearest_first: bool

@@ -92,4 +92,4 @@ class DANN(NeighborClassifier):
 
         # The neighbourhood's points, their residuals and class memberships.
         elements = self.n_local_ * (3 * self.n_features_in_ + 2 * len(self.classes_))
-        return QueryMetric(index, matrices, elements, self._span)
+        return QueryMetric(self._fit_X, index, matrices, elements, self._span)

@@ -149,4 +149,4 @@ class GLML(NeighborClassifier):
         def matrices(Q: np.ndarray, own: np.ndarray | None) -> np.ndarray:
             return generative_metrics(bias_matrices(model, Q), exponent)
 
-        return QueryMetric(index, matrices, 4 * self.n_features_in_**2, self._span)
+        return QueryMetric(self._fit_X, index, matrices, 4 * self.n_features_in_**2, self._span)

@@ -1,45 +1,82 @@
-"""What ``explain`` returns: a prediction, the cases that made it, and why these are near."""
+"""What ``explain`` returns: a prediction, the vote behind it, and why this class and not another."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from plml.inspection.displays import ExplanationDisplay
-from plml.metric.feature_split import leading_directions
+from plml.inspection.explanation_text import as_html, as_text, short
+from plml.metric.feature_split import SPLITS, leading_directions
 from plml.ops.distances import combine_bases
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+class Ballot(NamedTuple):
+    """One vote of neighbours; a committee holds several."""
+
+    weight: float  # of this vote among all
+    n_neighbors: int  # who vote; 0 where nobody counts votes (the energy rule)
+    how: str  # "uniform", "distance", "linear" or "energy"
+    counts: np.ndarray  # (q, n_classes) neighbours of each class
+    shares: np.ndarray  # (q, n_classes) shares of the classes
+
+
 @dataclass(frozen=True)
-class Explanation:
-    """Predictions with their nearest training cases, split over the features.
+class Explanation(Sequence["Explanation"]):
+    """Predictions with their votes, their nearest cases, and what sets the classes apart.
+
+    ``explanation[i]`` is that of one query. In a notebook it is a table with bars, ``print`` shows
+    it as text.
 
     Attributes
     ----------
+    classes : (c,) all classes
     predictions : (q,) predicted classes
-    neighbors : (q, k) numbers of the nearest training rows under the local metric
+    probabilities : (q, c) as ``predict_proba`` has them
+    ballots : the votes, see ``Ballot``
+    neighbors : (q, k) numbers of the nearest training rows, nearest first
     labels : (q, k) their classes
-    squared_distances : (q, k) squared local distances
-    contributions : (q, k, d) parts of the squared distances, one per feature; they sum to them
-    queries : (q, d) the points explained
-    neighbor_values : (q, k, d) the training rows
-    importance : (q, d) share of each feature in the local metric, in units of its spread
-    global_importance : (d,) the same for the mean of the metrics over the training rows
-    weights : (q, m) of the basis metrics at the queries
-    basis_metrics : (m, d, d)
+    squared_distances : (q, k)
+    votes : (q, k) what each of them adds to the vote; negative where a linear vote has it so
+    likeness : (q, k, d) parts of the squared distances, one per feature, none negative
+    contributions : (q, k, d) parts D_f (M D)_f, which may be negative; both sum to the distances
+    rivals : (q,) the classes that come second
+    cases_for, cases_against : (q,) the nearest training rows of the predicted class and the rival
+    for_squared, against_squared : (q,) squared distances to these two
+    contrasts : (q, d) parts of the margins, the differences of these two
+    queries : (q, d) values of the queries
+    neighbor_values : (q, k, d) values of the neighbours
+    for_values, against_values : (q, d) values of the two cases
+    importance : (q, d) shares of the features in what sets the classes apart near the query
+    global_importance : (d,) the same over all training rows
+    weights, basis_metrics : (q, m) and (m, D, D), the local metrics in the features of the model
     feature_names : (d,) names
     """
 
+    classes: np.ndarray
     predictions: np.ndarray
+    probabilities: np.ndarray
+    ballots: tuple[Ballot, ...]
     neighbors: np.ndarray
     labels: np.ndarray
     squared_distances: np.ndarray
+    votes: np.ndarray
+    likeness: np.ndarray
     contributions: np.ndarray
+    rivals: np.ndarray
+    cases_for: np.ndarray
+    cases_against: np.ndarray
+    for_squared: np.ndarray
+    against_squared: np.ndarray
+    contrasts: np.ndarray
     queries: np.ndarray
     neighbor_values: np.ndarray
+    for_values: np.ndarray
+    against_values: np.ndarray
     importance: np.ndarray
     global_importance: np.ndarray
     weights: np.ndarray
@@ -49,14 +86,100 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.predictions)
 
+    def __getitem__(self, which: Any) -> "Explanation":
+        """That of one query, or of some."""
+        if isinstance(which, int | np.integer):
+            if not -len(self) <= which < len(self):
+                raise IndexError(f"query {which} of {len(self)}")
+            which = slice(int(which) % len(self), int(which) % len(self) + 1)
+        shared = ("classes", "ballots", "global_importance", "basis_metrics", "feature_names")
+        parts = {f.name: getattr(self, f.name)[which] for f in fields(self) if f.name not in shared}
+        ballots = tuple(b._replace(counts=b.counts[which], shares=b.shares[which]) for b in self.ballots)
+        return replace(self, **parts, ballots=ballots)
+
+    def __iter__(self) -> Iterator["Explanation"]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        if len(self) == 1:
+            return f"<Explanation: {self.predictions[0]} ({self.top_probability(0):.0%})>"
+        few = ", ".join(str(label) for label in self.predictions[:5])
+        return f"<Explanation of {len(self)} predictions: {few}{', ...' if len(self) > 5 else ''}>"
+
+    def __str__(self) -> str:
+        return "\n\n".join(as_text(self, i) for i in range(min(len(self), 10)))
+
+    def _repr_html_(self) -> str:
+        return "".join(as_html(self, i) for i in range(min(len(self), 3)))
+
+    def text(self, query: int = 0, n_cases: int = 5, n_features: int = 8) -> str:
+        """In words, with the features that count most.
+
+        Parameters
+        ----------
+        query : which one
+        n_cases, n_features : how many to list
+        """
+        return as_text(self, query, n_cases, n_features)
+
+    def top_probability(self, query: int) -> float:
+        """The probability of the predicted class."""
+        place = int(np.flatnonzero(self.classes == self.predictions[query])[0])
+        return float(self.probabilities[query, place])
+
+    @property
+    def margins(self) -> np.ndarray:
+        """(q,) squared distances to the case against, less those to the case for."""
+        return self.against_squared - self.for_squared
+
     @property
     def metrics(self) -> np.ndarray:
-        """The local metrics, (q, d, d); made when they are asked for."""
+        """The local metrics in the features of the model, (q, D, D); made when asked for."""
         return combine_bases(self.weights, self.basis_metrics)
+
+    def parts(self, split: str = "likeness") -> np.ndarray:
+        """The squared distances to the neighbours split over the features, (q, k, d).
+
+        Parameters
+        ----------
+        split : {"likeness", "bilinear"}
+        """
+        if split not in SPLITS:
+            raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+        return self.likeness if split == "likeness" else self.contributions
+
+    def in_columns(
+        self,
+        names: Sequence[str],
+        owner: np.ndarray,
+        queries: np.ndarray,
+        values: Any,
+    ) -> "Explanation":
+        """The same in the columns that the features were made from.
+
+        Parameters
+        ----------
+        names : of the columns
+        owner : (d,) the column of each feature
+        queries : (q, n_columns) their values at the queries
+        values : from training rows, any shape, to values, that shape and (n_columns,)
+        """
+        sums = np.zeros((len(owner), len(names)))
+        sums[np.arange(len(owner)), owner] = 1.0
+        split = ("likeness", "contributions", "contrasts", "importance", "global_importance")
+        return replace(
+            self,
+            **{name: getattr(self, name) @ sums for name in split},
+            queries=queries,
+            neighbor_values=values(self.neighbors),
+            for_values=values(self.cases_for),
+            against_values=values(self.cases_against),
+            feature_names=np.asarray(names, dtype=object),
+        )
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per query, neighbour and feature: who is near, and which feature made it so."""
-        q, k, _ = shape = self.contributions.shape
+        q, k, _ = shape = self.likeness.shape
         return _tidy(
             shape,
             query=np.arange(q)[:, None, None],
@@ -64,15 +187,42 @@ class Explanation:
             rank=np.arange(1, k + 1)[:, None],
             training_row=self.neighbors[:, :, None],
             label=self.labels[:, :, None],
+            vote=self.votes[:, :, None],
             squared_distance=self.squared_distances[:, :, None],
             feature=self.feature_names,
             value=self.queries[:, None, :],
             neighbor_value=self.neighbor_values,
+            likeness=self.likeness,
             contribution=self.contributions,
         )
 
+    def contrast_frame(self) -> "pd.DataFrame":
+        """One row per query and feature: the case for, the case against, the part in the margin.
+
+        The features that count most come first.
+        """
+        order = np.argsort(-np.abs(self.contrasts), axis=1, kind="stable")
+
+        def sorted_(values: np.ndarray) -> np.ndarray:
+            return np.take_along_axis(np.broadcast_to(values, order.shape), order, axis=1)
+
+        return _tidy(
+            order.shape,
+            query=np.arange(len(self))[:, None],
+            prediction=self.predictions[:, None],
+            rival=self.rivals[:, None],
+            case_for=self.cases_for[:, None],
+            case_against=self.cases_against[:, None],
+            margin=self.margins[:, None],
+            feature=sorted_(self.feature_names),
+            value=sorted_(self.queries),
+            value_for=sorted_(self.for_values),
+            value_against=sorted_(self.against_values),
+            contrast=sorted_(self.contrasts),
+        )
+
     def importance_frame(self) -> "pd.DataFrame":
-        """One row per query and feature: its share in the metric here, on average, the ratio."""
+        """One row per query and feature: its share in what sets classes apart, here and overall."""
         average = np.broadcast_to(self.global_importance, self.importance.shape)
         nothing = np.full(self.importance.shape, np.nan)
         return _tidy(
@@ -91,10 +241,11 @@ class Explanation:
         ----------
         n_directions : how many of each metric
         """
-        if not 1 <= n_directions <= len(self.feature_names):
-            raise ValueError(
-                f"n_directions must be between 1 and {len(self.feature_names)}, got {n_directions}"
-            )
+        d = self.basis_metrics.shape[1]
+        if not 1 <= n_directions <= d:
+            raise ValueError(f"n_directions must be between 1 and {d}, got {n_directions}")
+        if d != len(self.feature_names):
+            raise ValueError("the directions are those of the model's features; ask the model itself")
         eigenvalues, vectors = leading_directions(self.metrics, n_directions)
         q, k, _ = vectors.shape
         return _tidy(
@@ -106,9 +257,68 @@ class Explanation:
             loading=vectors,
         )
 
+    def to_dict(self) -> list[dict[str, Any]]:
+        """One dictionary of plain values per query, ready for JSON."""
+        return [self._as_dict(i) for i in range(len(self))]
+
+    def _as_dict(self, i: int) -> dict[str, Any]:
+        classes = [_plain(label) for label in self.classes]
+        names = [str(name) for name in self.feature_names]
+
+        def by_name(values: np.ndarray) -> dict[str, Any]:
+            return {name: _plain(value) for name, value in zip(names, values, strict=True)}
+
+        return {
+            "prediction": _plain(self.predictions[i]),
+            "probabilities": dict(
+                zip(map(str, classes), self.probabilities[i].tolist(), strict=True)
+            ),
+            "votes": [
+                {
+                    "weight": ballot.weight,
+                    "n_neighbors": ballot.n_neighbors,
+                    "vote": ballot.how,
+                    "counts": dict(zip(map(str, classes), ballot.counts[i].tolist(), strict=True)),
+                    "shares": dict(zip(map(str, classes), ballot.shares[i].tolist(), strict=True)),
+                }
+                for ballot in self.ballots
+            ],
+            "values": by_name(self.queries[i]),
+            "neighbors": [
+                {
+                    "training_row": int(row),
+                    "label": _plain(self.labels[i, j]),
+                    "squared_distance": float(self.squared_distances[i, j]),
+                    "vote": float(self.votes[i, j]),
+                    "values": by_name(self.neighbor_values[i, j]),
+                    "likeness": by_name(self.likeness[i, j]),
+                }
+                for j, row in enumerate(self.neighbors[i])
+            ],
+            "contrast": {
+                "rival": _plain(self.rivals[i]),
+                "case_for": int(self.cases_for[i]),
+                "case_against": int(self.cases_against[i]),
+                "margin": float(self.margins[i]),
+                "parts": by_name(self.contrasts[i]),
+                "values_for": by_name(self.for_values[i]),
+                "values_against": by_name(self.against_values[i]),
+            },
+            "importance": by_name(self.importance[i]),
+        }
+
     def plot(self, query: int = 0, **options: Any) -> Any:
         """An ``ExplanationDisplay`` of one query."""
         return ExplanationDisplay(self, query).plot(**options)
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy value as Python's own; a missing one is None."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | bool | None) else short(value)
 
 
 def _tidy(shape: tuple[int, ...], **columns: Any) -> "pd.DataFrame":

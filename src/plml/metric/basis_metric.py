@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 
 from plml.backend.arrays import Array, device, like, namespace, on_host, to_available_device
-from plml.metric.feature_split import feature_contributions, feature_importance
 from plml.metric.weight_rules import WeightRule
 from plml.ops.distances import combine_bases, local_pairs, reconstruction_weights
 from plml.ops.span import Span, inside, inward
@@ -75,12 +74,17 @@ class BasisMetric:
 
     def search(self, Q: Array | None, k: int) -> tuple[Array, Array]:
         """Squared distances and numbers of the k nearest, nearest first."""
-        points = self._placed(self.X if Q is None else Q)
+        if Q is None:
+            return self.search_rows(np.arange(len(self.X)), k)
+        points = self._placed(Q)
         indexes = self.indexes_on(points)
-        if Q is None:  # each row is left out of its own neighbours
-            own = like(np.arange(len(points)), points)
-            return indexes.metric_index.search(points, indexes.weights, k, own)
         return indexes.metric_index.search(points, self.rule.weights(points, indexes), k)
+
+    def search_rows(self, rows: np.ndarray, k: int) -> tuple[Array, Array]:
+        """``search`` of training rows, each left out of its own neighbours."""
+        points = self._placed(self.X[rows])
+        indexes, own = self.indexes_on(points), like(rows, points)
+        return indexes.metric_index.search(points, indexes.weights[own], k, own)
 
     def quick_search(self, Q: Array, k: int) -> tuple[Array, Array]:
         """As ``search``, but neighbours that rounding cannot tell apart are in any order."""
@@ -144,14 +148,10 @@ class BasisMetric:
         points = like(self._about_the_mean(self.X if Q is None else Q), weights)
         return query_vectors(points, weights, like(self.M, weights))
 
-    def split(self, Q: np.ndarray, weights: np.ndarray, cases: np.ndarray) -> np.ndarray:
-        """(q, k, d) parts of the squared distances to (q, k) training rows, one per feature."""
-        return feature_contributions(Q, self.X[cases], weights, self.M)
-
-    def importance(self, weights: np.ndarray) -> np.ndarray:
-        """(q, d) shares of the features in metrics of given weights, in units of their spread."""
-        diagonals = np.diagonal(self.M, axis1=1, axis2=2).astype(np.float64)
-        return feature_importance(weights @ diagonals, self.X.std(axis=0, dtype=np.float64))
+    def between(self, Q: np.ndarray, own: np.ndarray | None, cases: np.ndarray) -> np.ndarray:
+        """The metrics between points and training rows, (q, 1, d, d), see ``feature_split``."""
+        weights = on_host(self.weights(Q)) if own is None else self.training_weights[own]
+        return combine_bases(weights, self.M)[:, None]
 
     def recall(self, k: int) -> float:
         """Share of the true neighbours that the search finds for a sample of training rows."""

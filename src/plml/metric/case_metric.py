@@ -28,8 +28,12 @@ class CaseMetric:
     def search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         """As in ``BasisMetric``."""
         if Q is None:
-            return self.index.search(self.index.X, k, np.arange(len(self.groups)))
+            return self.search_rows(np.arange(len(self.groups)), k)
         return self.index.search(inside(Q, self.span), k)
+
+    def search_rows(self, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """As in ``BasisMetric``."""
+        return self.index.search(self.index.X[rows], k, rows)
 
     def nearest_labels(self, Q: np.ndarray, k: int, labels: np.ndarray) -> np.ndarray:
         """As in ``BasisMetric``."""
@@ -56,6 +60,10 @@ class CaseMetric:
         weights = np.eye(len(self.M))[self._groups_of(first)]
         rows = np.arange(len(second))[:, None]
         return local_pairs(first, weights, self.M, second, rows)[:, 0]
+
+    def between(self, Q: np.ndarray, own: np.ndarray | None, cases: np.ndarray) -> np.ndarray:
+        """As in ``BasisMetric``: those of the cases, (q, k, d, d)."""
+        return self.M[self.groups[cases]].astype(np.float64)
 
     def _groups_of(self, Q: np.ndarray | None) -> np.ndarray:
         return self.groups if Q is None else self.nearest_labels(Q, 1, self.groups)[:, 0]

@@ -1,40 +1,87 @@
-"""Why a neighbour is near: the squared local distance split over features and directions.
+"""Why a case is near: the squared local distance split over the features.
 
-    d^2(x, x_j) = sum_f (x - x_j)_f (M (x - x_j))_f = sum_k lambda_k <v_k, x - x_j>^2
+With the difference D = x - x_j and the metric M between the two,
 
-with lambda_k, v_k the eigenvalues and eigenvectors of the metric M at x. The second split has no
-negative terms; in the first one a feature whose difference makes up for another's counts below
+    bilinear    d^2 = sum_f D_f (M D)_f
+    likeness    d^2 = sum_f (R D / s)_f^2 ,   R = (S M S)^(1/2) symmetric, S = diag(s)
+
+for the spreads s of the features. Both add up to the squared distance in any units. The second has no
+negative terms; in the first one a feature whose difference makes up for that of another counts below
 zero.
 """
 
+from typing import Protocol
+
 import numpy as np
 
-from plml.ops.distances import combine_bases
 from plml.ops.topk import row_blocks
 
+#: Ways to split a squared distance over the features.
+SPLITS = ("likeness", "bilinear")
 
-def feature_contributions(
-    queries: np.ndarray, cases: np.ndarray, weights: np.ndarray, M: np.ndarray
+
+class Between(Protocol):
+    """What a split needs to know of a fitted metric."""
+
+    X: np.ndarray  # (n, d), the training rows
+
+    def between(self, Q: np.ndarray, own: np.ndarray | None, cases: np.ndarray) -> np.ndarray:
+        """The metrics between points and training rows, (q, k, d, d) float64.
+
+        (q, 1, d, d) where they do not depend on the case.
+
+        Parameters
+        ----------
+        Q : (q, d) points
+        own : (q,) the training rows that they are, or None
+        cases : (q, k) training rows
+        """
+
+
+def split_distances(
+    metric: Between, Q: np.ndarray, own: np.ndarray | None, cases: np.ndarray, kind: str
 ) -> np.ndarray:
-    """(x - x_j)_f (M(x) (x - x_j))_f, which sum to the squared distance.
+    """Parts of the squared distances between points and training rows, (q, k, d) float64.
 
     Parameters
     ----------
-    queries : (q, d) array, x
-    cases : (q, k, d) array, x_j
-    weights : (q, m) array
-    M : (m, d, d) array
-
-    Returns
-    -------
-    (q, k, d) float64 array
+    metric, Q, own, cases : see ``Between``
+    kind : {"likeness", "bilinear"}
     """
-    result = np.empty(cases.shape)
-    _, k, d = cases.shape
-    for rows in row_blocks(len(queries), d * (d + 2 * k)):
-        differences = queries[rows, None, :].astype(np.float64) - cases[rows]
-        result[rows] = differences * (differences @ combine_bases(weights[rows], M))
+    (q, k), d = cases.shape, Q.shape[1]
+    result = np.empty((q, k, d))
+    spread = spread_of(metric.X)
+    for rows in row_blocks(q, k * d * (d + 4)):
+        difference = Q[rows, None, :].astype(np.float64) - metric.X[cases[rows]]
+        metrics = metric.between(Q[rows], None if own is None else own[rows], cases[rows])
+        split = likeness_parts if kind == "likeness" else bilinear_parts
+        result[rows] = split(difference, metrics, spread)
     return result
+
+
+def bilinear_parts(D: np.ndarray, M: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """D_f (M D)_f: (q, k, d) differences, (q, k, d, d) or (q, 1, d, d) metrics."""
+    return D * _applied(M, D)
+
+
+def likeness_parts(D: np.ndarray, M: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """(R D / s)_f^2, see above; spread is (d,)."""
+    values, vectors = np.linalg.eigh(M * np.outer(spread, spread))
+    roots = np.sqrt(np.maximum(values, 0.0))
+    return _applied((vectors * roots[..., None, :]) @ np.swapaxes(vectors, -1, -2), D / spread) ** 2
+
+
+def _applied(M: np.ndarray, D: np.ndarray) -> np.ndarray:
+    """M D, where M may be the same for all cases of a point."""
+    if M.shape[1] == 1:
+        return D @ M[:, 0]
+    return (D[:, :, None, :] @ M)[:, :, 0]
+
+
+def spread_of(X: np.ndarray) -> np.ndarray:
+    """(d,) standard deviations; one where all rows are the same."""
+    spread = X.std(axis=0, dtype=np.float64)
+    return np.where(spread > 0.0, spread, 1.0)
 
 
 def leading_directions(metrics: np.ndarray, n_directions: int) -> tuple[np.ndarray, np.ndarray]:
@@ -48,19 +95,3 @@ def leading_directions(metrics: np.ndarray, n_directions: int) -> tuple[np.ndarr
     directions = np.swapaxes(vectors[:, :, ::-1][:, :, :n_directions], 1, 2)
     peak = np.take_along_axis(directions, np.abs(directions).argmax(axis=2, keepdims=True), axis=2)
     return largest, directions * np.where(peak < 0.0, -1.0, 1.0)
-
-
-def feature_importance(diagonals: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Share of each feature in the diagonal of a metric, in units of the features' spread.
-
-    diag_f spread_f^2 is the squared distance of two points that differ by one standard deviation
-    in feature f alone. Rows sum to one; a metric of zero has no shares.
-
-    Parameters
-    ----------
-    diagonals : (q, d) array
-    spread : (d,) array, standard deviations
-    """
-    sizes = diagonals * spread**2
-    totals = sizes.sum(axis=1, keepdims=True)
-    return np.divide(sizes, totals, out=np.zeros_like(sizes), where=totals > 0.0)

@@ -24,6 +24,7 @@ class QueryMetric:
     ours.
     """
 
+    X: np.ndarray  # (n, d), the training rows
     index: OwnMetricIndex  # training rows in the coordinates of the search
     matrices: Matrices
     elements_per_query: int  # numbers that one query needs while its metric is made
@@ -33,7 +34,15 @@ class QueryMetric:
 
     def search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         """As in ``BasisMetric``."""
-        points, own = self._points(Q)
+        return self._search(*self._points(Q), k)
+
+    def search_rows(self, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """As in ``BasisMetric``."""
+        return self._search(self.index.rows[rows], rows, k)
+
+    def _search(
+        self, points: np.ndarray, own: np.ndarray | None, k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         squared = np.empty((len(points), k))
         indices = np.empty((len(points), k), dtype=np.int64)
 
@@ -80,6 +89,10 @@ class QueryMetric:
 
         self._in_blocks(fill, len(points))
         return result
+
+    def between(self, Q: np.ndarray, own: np.ndarray | None, cases: np.ndarray) -> np.ndarray:
+        """As in ``BasisMetric``."""
+        return outward(self.matrices(inside(Q, self.span), own), self.span)[:, None]
 
     def pair_distances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """As in ``BasisMetric``."""

@@ -6,7 +6,6 @@ import numpy as np
 
 from plml.backend.arrays import Array, like, namespace, on_host
 from plml.metric.basis_metric import BasisMetric
-from plml.metric.feature_split import feature_contributions, feature_importance
 from plml.ops.distances import combine_bases, local_pairs
 from plml.ops.span import inside, inward
 from plml.stages.search import (
@@ -61,23 +60,10 @@ class TwoSidedMetric(BasisMetric):
             points, weights, like(self.M, weights), like(self.N, weights)
         )
 
-    def split(self, Q: np.ndarray, weights: np.ndarray, cases: np.ndarray) -> np.ndarray:
-        """As in ``BasisMetric``."""
-        (n_queries, k), d = cases.shape, Q.shape[1]
-        rows = self.X[cases].reshape(-1, 1, d)
-        from_cases = feature_contributions(
-            np.repeat(Q, k, axis=0), rows, self.case_weights[cases.ravel()], self.N
-        )
-        return super().split(Q, weights, cases) + from_cases.reshape(n_queries, k, d)
-
-    def importance(self, weights: np.ndarray) -> np.ndarray:
-        """As in ``BasisMetric``, of the distance to an average case."""
-        at_query, at_case = (
-            np.diagonal(side, axis1=1, axis2=2).astype(np.float64) for side in (self.M, self.N)
-        )
-        average = self.case_weights.mean(axis=0, dtype=np.float64) @ at_case
-        spread = self.X.std(axis=0, dtype=np.float64)
-        return feature_importance(weights @ at_query + average, spread)
+    def between(self, Q: np.ndarray, own: np.ndarray | None, cases: np.ndarray) -> np.ndarray:
+        """As in ``BasisMetric``, with those of the cases: (q, k, d, d)."""
+        of_cases = combine_bases(self.case_weights[cases.ravel()], self.N)
+        return super().between(Q, own, cases) + of_cases.reshape(*cases.shape, *self.N.shape[1:])
 
     def _case_weights_at(self, Q: Array | None) -> Array:
         """(q, m') weights of cases at given points, those of the training rows for None."""

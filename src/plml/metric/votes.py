@@ -60,6 +60,22 @@ def class_shares(
     return vote(like(labels, nearest)[nearest], n_classes, weights)
 
 
+def vote_weights(
+    metric: Reconstructs, Q: Array | None, squared: Array, nearest: Array, how: str
+) -> Array:
+    """(q, k) what each neighbour adds to the vote; rows sum to one.
+
+    Parameters
+    ----------
+    metric, Q, squared, nearest, how : as in ``class_shares``
+    """
+    if how == "linear":
+        return metric.reconstruction(Q, nearest, RIDGE, nearest.shape[1:])[0]
+    xp = namespace(squared)
+    weights = inverse_distances(squared) if how == "distance" else xp.ones_like(squared)
+    return weights / xp.sum(weights, axis=1)[:, None]
+
+
 def linear_shares(
     metric: Reconstructs,
     Q: Array | None,

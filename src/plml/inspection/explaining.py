@@ -1,0 +1,205 @@
+"""From a fitted metric and its cases to an explanation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plml.backend.arrays import on_host
+from plml.inspection.contrasts import (
+    MOST_ROWS,
+    N_CASES,
+    mean_contrasts,
+    nearest_where,
+    shares_of,
+)
+from plml.inspection.explanation import Ballot, Explanation
+from plml.metric.feature_split import split_distances
+from plml.metric.votes import Voting, class_shares, vote_weights
+
+#: Training rows near a query whose contrasts are its importance.
+_NEAR = 15
+
+
+class Tally(NamedTuple):
+    """Who voted, and what came of it."""
+
+    voting: Voting
+    nearest: np.ndarray  # (q, k) training rows
+    weights: np.ndarray  # (q, k) of their votes, which sum to one
+    shares: np.ndarray  # (q, n_classes)
+
+    def ballot(self, codes: np.ndarray, weight: float = 1.0) -> Ballot:
+        """In numbers of neighbours and shares of classes."""
+        classes = np.arange(self.shares.shape[1])
+        counts = (codes[self.nearest][:, :, None] == classes).sum(axis=1)
+        return Ballot(weight, *self.voting, counts, self.shares)
+
+    def votes_of(self, cases: np.ndarray) -> np.ndarray:
+        """(q, c) what given training rows add to the vote, zero where they have none."""
+        same = cases[:, :, None] == self.nearest[:, None, :]
+        return (same * self.weights[:, None, :]).sum(axis=2)
+
+
+@dataclass(frozen=True)
+class CaseBase:
+    """Labelled training rows under a metric.
+
+    Points are (q, d) arrays, or None for all training rows, each of which is then left out of its
+    own neighbours.
+    """
+
+    metric: Any  # see ``plml.metric``
+    X: np.ndarray  # (n, d)
+    codes: np.ndarray  # (n,)
+    classes: np.ndarray
+    names: np.ndarray  # (d,) of the features
+
+    def tallies(self, Q: np.ndarray | None, votings: Sequence[Voting]) -> list[Tally]:
+        """The votes of the nearest, from one search."""
+        squared, nearest = self._search(Q, max(k for k, _ in votings))
+        found = []
+        for voting in votings:
+            near = squared[:, : voting.n_neighbors], nearest[:, : voting.n_neighbors]
+            weights = vote_weights(self.metric, Q, *near, voting.vote)
+            shares = class_shares(
+                self.metric, Q, *near, self.codes, len(self.classes), voting.vote
+            )
+            found.append(Tally(voting, near[1], on_host(weights), on_host(shares)))
+        return found
+
+    def explanation(
+        self,
+        Q: np.ndarray | None,
+        n_neighbors: int,
+        shares: np.ndarray,
+        probabilities: np.ndarray,
+        ballots: Sequence[Ballot],
+        tallies: Sequence[tuple[float, Tally]],
+    ) -> Explanation:
+        """Why the classes with the largest shares are predicted.
+
+        Parameters
+        ----------
+        Q : the points
+        n_neighbors : cases listed
+        shares, probabilities : (q, n_classes) what is predicted by, and what a user is told
+        ballots : the votes in numbers
+        tallies : the same by cases, with their weights
+        """
+        squared, neighbors = self._search(Q, n_neighbors)
+        points, own = (self.X, np.arange(len(self.X))) if Q is None else (Q, None)
+        predicted, rivals = self._rivals(Q, shares)
+        cases_for = self._nearest_of(Q, predicted)
+        cases_against = self._nearest_of(Q, rivals)
+        pair = np.concatenate([cases_for.rows, cases_against.rows], axis=1)
+        parts = split_distances(self.metric, points, own, np.maximum(pair, 0), "bilinear")
+        votes = sum(weight * tally.votes_of(neighbors) for weight, tally in tallies)
+        weights, bases = self._local_metrics(Q)
+        return Explanation(
+            classes=self.classes,
+            predictions=self.classes[predicted],
+            probabilities=probabilities,
+            ballots=tuple(ballots),
+            neighbors=neighbors,
+            labels=self.classes[self.codes[neighbors]],
+            squared_distances=squared,
+            votes=np.zeros(neighbors.shape) + votes,
+            likeness=split_distances(self.metric, points, own, neighbors, "likeness"),
+            contributions=split_distances(self.metric, points, own, neighbors, "bilinear"),
+            rivals=self.classes[rivals],
+            cases_for=cases_for.rows[:, 0],
+            cases_against=cases_against.rows[:, 0],
+            for_squared=cases_for.squared[:, 0],
+            against_squared=cases_against.squared[:, 0],
+            contrasts=parts[:, 1] - parts[:, 0],
+            queries=points,
+            neighbor_values=self.X[neighbors],
+            for_values=self.X[cases_for.rows[:, 0]],
+            against_values=self.X[cases_against.rows[:, 0]],
+            importance=self.local_importance(Q),
+            global_importance=self.average_importance(),
+            weights=weights,
+            basis_metrics=bases,
+            feature_names=self.names,
+        )
+
+    def contrasts_of(self, rows: np.ndarray) -> np.ndarray:
+        """(r, d) mean contrasts of training rows: nearest cases of other classes, and of their own.
+
+        Each row is left out of its own neighbours.
+        """
+        own_class = self.codes[rows]
+
+        def search(which: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+            found = self.metric.search_rows(rows[which], k)
+            return tuple(on_host(part) for part in found)  # type: ignore[return-value]
+
+        sides = [
+            nearest_where(
+                search,
+                lambda which, near, same=same: (self.codes[near] == own_class[which, None]) == same,
+                len(rows),
+                len(self.X) - 1,
+                N_CASES,
+            ).rows
+            for same in (True, False)
+        ]
+        return mean_contrasts(self.metric, self.X[rows], rows, *sides)
+
+    def average_importance(self) -> np.ndarray:
+        """(d,) shares of the features in what sets the classes apart, over the training rows."""
+        rows = np.arange(len(self.X))
+        if len(rows) > MOST_ROWS:
+            rows = np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
+        return shares_of(self.contrasts_of(rows).mean(axis=0))
+
+    def local_importance(self, Q: np.ndarray | None) -> np.ndarray:
+        """(q, d) the same over the training rows nearest to each point."""
+        k = min(_NEAR, len(self.X) - 1)
+        _, nearest = self._search(Q, k)
+        rows, place = np.unique(nearest, return_inverse=True)
+        contrasts = self.contrasts_of(rows)
+        return shares_of(contrasts[place.reshape(nearest.shape)].mean(axis=1))
+
+    def _rivals(self, Q: np.ndarray | None, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The predicted class and the one that comes second, (q,) codes each.
+
+        Where no other class has a share, it is that of the nearest case of another class.
+        """
+        predicted = shares.argmax(axis=1)
+        others = shares.copy()
+        others[np.arange(len(others)), predicted] = -1.0
+        rivals = others.argmax(axis=1)
+        alone = others.max(axis=1) <= 0.0
+        if alone.any():
+            nearest = self._nearest(Q, lambda which, near: self.codes[near] != predicted[which, None])
+            found = np.where(nearest.rows[:, 0] >= 0, self.codes[nearest.rows[:, 0]], rivals)
+            rivals = np.where(alone, found, rivals)
+        return predicted, rivals
+
+    def _nearest_of(self, Q: np.ndarray | None, wanted: np.ndarray) -> Any:
+        """The nearest case of one class per point."""
+        return self._nearest(Q, lambda which, near: self.codes[near] == wanted[which, None])
+
+    def _nearest(self, Q: np.ndarray | None, wanted: Any) -> Any:
+        own = Q is None
+
+        def search(which: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+            found = self.metric.search_rows(which, k) if own else self.metric.search(Q[which], k)
+            return tuple(on_host(part) for part in found)  # type: ignore[return-value]
+
+        n_queries = len(self.X) if Q is None else len(Q)
+        return nearest_where(search, wanted, n_queries, len(self.X) - own)
+
+    def _search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+        squared, nearest = self.metric.search(Q, k)
+        return on_host(squared), on_host(nearest)
+
+    def _local_metrics(self, Q: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and basis metrics whose combinations are the local metrics."""
+        if hasattr(self.metric, "weights"):
+            return on_host(self.metric.weights(Q)), self.metric.M
+        metrics = on_host(self.metric.matrix(Q))
+        return np.eye(len(metrics)), metrics

@@ -1,0 +1,172 @@
+"""An explanation in words, and as a small table with bars."""
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from plml.inspection.explanation import Ballot, Explanation
+
+#: Shares that differ by less are a tie.
+_TIE = 1e-9
+#: Longest text of a value.
+_WIDTH = 14
+
+
+def short(value: Any) -> str:
+    """A value as it was in the table: integers as integers, no exponents, no rounding noise."""
+    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
+        return "(missing)"
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating):
+        if float(value).is_integer() and abs(value) < 1e15:
+            return str(int(value))
+        if 1e-4 <= abs(value) < 1e15:
+            return np.format_float_positional(value, precision=5, fractional=False, trim="-")
+        return f"{value:.4g}"
+    text = str(value)
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+
+
+def vote_text(ballot: "Ballot", classes: np.ndarray, query: int) -> str:
+    """Who voted for what, and what came of it."""
+    counts, shares = ballot.counts[query], ballot.shares[query]
+    order = np.argsort(-shares, kind="stable")
+    tied = [str(classes[c]) for c in order if shares[order[0]] - shares[c] <= _TIE]
+    if ballot.how == "energy":
+        text = f"energies give {classes[order[0]]} {shares[order[0]]:.0%}"
+    else:
+        there = [c for c in np.argsort(-counts, kind="stable") if counts[c]]
+        first, *others = there
+        verb = "is" if counts[first] == 1 else "are"
+        text = f"{counts[first]} of {ballot.n_neighbors} neighbours {verb} {classes[first]}"
+        if others:
+            text += ", " + ", ".join(f"{counts[c]} {classes[c]}" for c in others[:4])
+            text += ", ..." if len(others) > 4 else ""
+        if ballot.how != "uniform" and others:
+            by = "their nearness" if ballot.how == "distance" else "the trend among them"
+            text += f"; weighed by {by}, {classes[order[0]]} has {shares[order[0]]:.0%}"
+    if len(tied) > 1:
+        text += f"; a tie between {' and '.join(tied)}"
+    return text
+
+
+def leading(parts: np.ndarray, n_features: int) -> tuple[np.ndarray, float | None]:
+    """The features with the largest parts, and the sum of the others if there are any."""
+    order = np.argsort(-np.abs(parts), kind="stable")
+    rest = order[n_features:]
+    return order[:n_features], float(parts[rest].sum()) if len(rest) else None
+
+
+def as_text(found: "Explanation", query: int, n_cases: int = 5, n_features: int = 8) -> str:
+    """The vote, the contrast and the nearest cases of one query."""
+    i, prediction, rival = query, found.predictions[query], found.rivals[query]
+    lines = [f"predicted {prediction}, probability {found.top_probability(i):.0%}", "", "The vote"]
+    several = len(found.ballots) > 1
+    for ballot in found.ballots:
+        share = f"{ballot.weight:.0%}: " if several else ""
+        lines.append(f"  {share}{vote_text(ballot, found.classes, i)}")
+    lines += ["", *_contrast_lines(found, i, n_features)] if rival is not None else []
+    lines += ["", "Nearest cases"]
+    for j in range(min(n_cases, found.neighbors.shape[1])):
+        lines += _case_lines(found, i, j)
+    return "\n".join(lines)
+
+
+def _contrast_lines(found: "Explanation", i: int, n_features: int) -> list[str]:
+    prediction, rival, parts = found.predictions[i], found.rivals[i], found.contrasts[i]
+    top, rest = leading(parts, n_features)
+    title = f"Why {prediction} and not {rival}"
+    if found.margins[i] < 0:
+        title += f" (the nearest {rival} is nearer than the nearest {prediction}: the vote decides)"
+    width = max([12, *(len(str(found.feature_names[f])) for f in top)]) + 2
+    head = (short(f"row {found.cases_for[i]}"), short(f"row {found.cases_against[i]}"))
+    classes = (short(prediction), short(rival))
+    lines = [
+        title,
+        f"  {'':<{width}}{'here':>15}{head[0]:>16}{head[1]:>16}{'for ' + classes[0]:>20}",
+        f"  {'':<{width}}{'':>15}{'(' + classes[0] + ')':>16}{'(' + classes[1] + ')':>16}",
+    ]
+    for f in top:
+        values = (found.queries[i, f], found.for_values[i, f], found.against_values[i, f])
+        here, there, other = (short(value) for value in values)
+        name = str(found.feature_names[f])
+        lines.append(f"  {name:<{width}}{here:>15}{there:>16}{other:>16}{parts[f]:>+20.3g}")
+    if rest is not None:
+        lines.append(f"  {'all others':<{width}}{'':>15}{'':>16}{'':>16}{rest:>+20.3g}")
+    lines.append(
+        f"  {'squared distances':<{width}}{'':>15}"
+        f"{found.for_squared[i]:>16.3g}"
+        f"{found.against_squared[i]:>16.3g}{found.margins[i]:>+20.3g}"
+    )
+    return lines
+
+
+def _case_lines(found: "Explanation", i: int, j: int) -> list[str]:
+    squared, parts = found.squared_distances[i, j], found.likeness[i, j]
+    title = f"  row {found.neighbors[i, j]} ({found.labels[i, j]}), distance {squared**0.5:.3g}"
+    if squared <= 0.0 or not parts.sum() > 0.0:
+        return [f"{title}: nothing sets them apart"]
+    top, _ = leading(parts, 3)
+    apart = ", ".join(
+        f"{found.feature_names[f]} {short(found.queries[i, f])} / "
+        f"{short(found.neighbor_values[i, j, f])} ({parts[f] / parts.sum():.0%})"
+        for f in top
+        if parts[f] > 0.005 * parts.sum()
+    )
+    return [f"{title}; apart by {apart}"]
+
+
+def as_html(found: "Explanation", query: int, n_features: int = 8) -> str:
+    """A small table: the vote in a line, the contrast with bars."""
+    i = query
+    top, rest = leading(found.contrasts[i], n_features)
+    largest = float(np.abs(found.contrasts[i]).max()) or 1.0
+    rows = [
+        _bar_row(
+            str(found.feature_names[f]),
+            [found.queries[i, f], found.for_values[i, f], found.against_values[i, f]],
+            float(found.contrasts[i, f]),
+            largest,
+        )
+        for f in top
+    ]
+    if rest is not None:
+        rows.append(_bar_row("all others", ["", "", ""], rest, max(largest, abs(rest))))
+    votes = "; ".join(escape(vote_text(ballot, found.classes, i)) for ballot in found.ballots)
+    prediction, rival = escape(str(found.predictions[i])), escape(str(found.rivals[i]))
+    head = "".join(
+        f"<th style='text-align:right;padding:2px 8px'>{name}</th>"
+        for name in (
+            "here",
+            f"row {found.cases_for[i]}<br>({prediction})",
+            f"row {found.cases_against[i]}<br>({rival})",
+        )
+    )
+    return (
+        "<div style='font-family:sans-serif;font-size:13px;margin:6px 0'>"
+        f"<b>{prediction}</b>, probability {found.top_probability(i):.0%}. {votes}."
+        "<table style='border-collapse:collapse;margin-top:4px'>"
+        f"<tr><th></th>{head}<th style='text-align:left;padding:2px 8px'>"
+        f"for {prediction}, against {rival}</th></tr>{''.join(rows)}"
+        f"<tr><td></td><td></td><td></td><td></td><td style='padding:2px 8px'>margin "
+        f"{found.margins[i]:+.3g}</td></tr></table></div>"
+    )
+
+
+def _bar_row(name: str, values: list[Any], part: float, largest: float) -> str:
+    cells = "".join(
+        f"<td style='text-align:right;padding:2px 8px'>{escape(short(v)) if v != '' else ''}</td>"
+        for v in values
+    )
+    color = "#0072b2" if part >= 0 else "#d55e00"
+    width = round(120 * abs(part) / largest)
+    return (
+        f"<tr><td style='padding:2px 8px'>{escape(name)}</td>{cells}"
+        f"<td style='padding:2px 8px'><span style='display:inline-block;height:10px;width:{width}px;"
+        f"background:{color}'></span> {part:+.3g}</td></tr>"
+    )
