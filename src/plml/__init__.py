@@ -11,6 +11,7 @@ from plml.estimators.lmnnmm import LMNNMM
 from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
 from plml.estimators.sml import SML
+from plml.inspection.explain_any import Counterfactual, counterfactual, explain
 from plml.io.checkpoints import Checkpoint
 from plml.io.model_files import load, save
 
@@ -28,8 +29,11 @@ __all__ = [
     "AutoPLML",
     "BoostMetric",
     "Checkpoint",
+    "Counterfactual",
     "KernelSVM",
     "__version__",
+    "counterfactual",
+    "explain",
     "load",
     "save",
 ]

@@ -68,8 +68,8 @@ def add_table_commands(commands: Any) -> None:
     )
     explain = commands.add_parser(
         "explain",
-        help="the cases behind a prediction, and the features that made them near",
-        description="Split the local distance to the nearest training cases over the features.",
+        help="the vote behind a prediction, why this class and not another, and the nearest cases",
+        description="The vote, the nearest cases for and against, and what sets them apart.",
     )
     for parser in (predict, evaluate, explain):
         parser.add_argument("model", type=Path, help="a file of plml fit")
@@ -80,9 +80,16 @@ def add_table_commands(commands: Any) -> None:
     explain.add_argument(
         "--row", type=int, default=0, help="of the table, the first is 0 (default: %(default)s)"
     )
-    explain.add_argument("--cases", type=int, default=3, help="neighbours (default: %(default)s)")
+    explain.add_argument("--cases", type=int, default=5, help="cases listed (default: %(default)s)")
     explain.add_argument(
-        "--features", type=int, default=5, help="features listed (default: %(default)s)"
+        "--features", type=int, default=8, help="columns listed (default: %(default)s)"
+    )
+    explain.add_argument(
+        "--change",
+        nargs="*",
+        metavar="COLUMN",
+        help="look for the smallest change of these columns that turns the prediction (of any, "
+        "without names)",
     )
     explain.add_argument("-o", "--out", type=Path, metavar="FILE", help="all of it, CSV or Parquet")
     explain.add_argument("--picture", type=Path, metavar="FILE", help="PNG, SVG or PDF")
@@ -282,52 +289,31 @@ def _explain(options: argparse.Namespace) -> int:
             raise ValueError(f"--{option} must be at least 1, got {getattr(options, option)}")
     _check_paths(options)
     with work(not options.quiet, passing=True):
-        _plan_to({"explaining": 5})
+        _plan_to({"explaining": 5, "looking for a change": 5 * (options.change is not None)})
         model, table = _read(options)
         if not 0 <= options.row < len(table):
             raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
-        row = table.iloc[[options.row]]
+        row, name = table.iloc[[options.row]], str(options.table)
         with stage("explaining"):
-            found, parts, importance = model.explain(row, str(options.table), options.cases)
-    print(f"row {options.row}: predicted {found.predictions[0]}, because it is near")
-    for _, case in parts.groupby("rank"):
-        _print_case(case, options.features)
-    print(
-        "\nEach column's part of the squared distance; all of them add up to 100%. A part is "
-        "negative\nwhere the difference in that column makes up for that in others."
-    )
-    print(f"\n{'what the metric looks at':<30}{'here':>8}{'on average':>14}")
-    for line in importance.nlargest(options.features, "here").itertuples():
-        print(f"  {line.column:<28}{line.here:>8.1%}{line.on_average:>14.1%}")
+            found = model.explain(row, name, options.cases)
+        if options.change is not None:
+            with stage("looking for a change"):
+                change = model.counterfactual(row, name, options.change or None)
+    print(f"row {options.row}: {found.text(0, found.neighbors.shape[1], options.features)}")
+    print(f"\n{'What sets the classes apart':<32}{'near here':>10}{'overall':>10}")
+    for line in found.importance_frame().nlargest(options.features, "importance").itertuples():
+        print(f"  {line.feature:<30}{line.importance:>10.0%}{line.global_importance:>10.0%}")
+    if options.change is not None:
+        print(f"\nWhat would change it\n  {change or 'nothing that was tried'}")
     if options.out is not None:
-        parts.insert(0, "row", options.row)
-        parts.insert(1, "prediction", found.predictions[0])
-        _write(parts, options.out)
+        frame = found.to_frame().rename(columns={"query": "row", "feature": "column"})
+        _write(frame.assign(row=options.row), options.out)
     if options.picture is not None:
         from plml.inspection.style import write_figure
 
         write_figure(found.plot().figure_, options.picture)
         print(f"\npicture: {options.picture}")
     return 0
-
-
-def _print_case(case: "pd.DataFrame", n_columns: int) -> None:
-    """One neighbour, and the columns that count most in its distance."""
-    first = case.iloc[0]
-    distance = float(np.sqrt(first["squared_distance"]))
-    title = f"training row {first['training_row']} ({first['label']}), distance {distance:.3g}"
-    print(f"\n{title}\n  {'':<28}{'here':>12}{'there':>12}{'part':>9}")
-    order = np.argsort(-np.abs(case["part"].to_numpy()), kind="stable")[:n_columns]
-    for line in case.iloc[order].itertuples():
-        share = line.part / (line.squared_distance or 1.0)
-        here, there = (_short(value) for value in (line.value, line.case_value))
-        print(f"  {line.column:<28}{here:>12}{there:>12}{share:>9.1%}")
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, float):
-        return "(imputed)" if np.isnan(value) else f"{value:.4g}"
-    return str(value)[:11]
 
 
 def _plan_to(shares: dict[str, float]) -> None:

@@ -289,8 +289,8 @@ class MetricQueries(ABC):
         n_neighbors : cases listed per query; by default those that vote, 15 at most
         """
         queries = None if X is None else self._validate_on_host(X)
-        (voters, how), base = self._voting(), self._case_base()
-        k = self._listed(X, n_neighbors, voters)
+        (voters, how), base = self._voting(), self.case_base()
+        k = self.n_listed(X, n_neighbors, voters)
         with self._run().limits():
             if self._votes_are_counted():
                 (tally,) = base.tallies(queries, [Voting(voters, how)])
@@ -315,15 +315,16 @@ class MetricQueries(ABC):
         """
         queries = None if X is None else self._validate_on_host(X)
         with self._run().limits():
-            return self._case_base().local_importance(queries)
+            return self.case_base().local_importance(queries)
 
     @of_one_fit
     def average_importance(self) -> np.ndarray:
         """``local_importance`` over all training instances (1,000 at most), (n_features,)."""
         with self._run().limits():
-            return self._case_base().average_importance()
+            return self.case_base().average_importance()
 
-    def _case_base(self) -> CaseBase:
+    def case_base(self) -> CaseBase:
+        """The labelled training rows under the metric, to be asked for explanations."""
         unnamed = [f"x{i}" for i in range(self.n_features_in_)]
         names = np.asarray(getattr(self, "feature_names_in_", unnamed), dtype=object)
         return CaseBase(self._metric, self._fit_X, self._fit_codes, self.classes_, names)
@@ -332,7 +333,7 @@ class MetricQueries(ABC):
         """Whether the prediction is a vote of neighbours."""
         return True
 
-    def _listed(self, X: Any, n_neighbors: int | None, voters: int) -> int:
+    def n_listed(self, X: Any, n_neighbors: int | None, voters: int) -> int:
         """How many cases an explanation lists."""
         available = len(self._fit_X) - (X is None)
         if n_neighbors is None:
@@ -347,7 +348,7 @@ class MetricQueries(ABC):
     def _found(self, X: Any, n_neighbors: int | None) -> tuple[Array, Array]:
         """Squared distances and indices of the neighbours, for arguments as a user gives them."""
         asked = self._voting()[0] if n_neighbors is None else n_neighbors
-        return self._ask("search", X, self._listed(X, asked, asked))
+        return self._ask("search", X, self.n_listed(X, asked, asked))
 
     def _within(
         self, X: Any, radius: float, nearest_first: bool

@@ -44,7 +44,9 @@ from plml.estimators._parameters import COUNT, POSITIVE, Parameters, parameter
 from plml.estimators._selection import counts, largest_first, votes
 from plml.estimators.plml import PLML
 from plml.estimators.sml import SML
+from plml.inspection.explaining import Tally
 from plml.inspection.explanation import Explanation
+from plml.inspection.lineage import Lineage, in_columns, lineage, table_values
 from plml.io.checkpoints import Checkpoint
 from plml.metric.votes import Voting
 from plml.ops.span import inside, span_of
@@ -440,24 +442,48 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         return self.encoder_.in_units_of_the_table(rows), codes
 
     @of_one_fit
-    def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
-        """The prediction of each query, its nearest training cases, and what made them near.
+    def training_values(self) -> np.ndarray:
+        """The rows that were learned from as they were in the table, gaps filled in."""
+        return self._columns().values(self.model_.training_cases()[0])
 
-        Cases are near under the metric of ``model_``. Features are those of ``encoder_``; numbers
-        are in the units of the table.
+    def _columns(self) -> Lineage:
+        """The columns of the table that the features were made from."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            names = np.array([f"x{i}" for i in range(self.n_features_in_)])
+        return lineage(self.encoder_, names)
+
+    @of_one_fit
+    def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
+        """The votes behind each prediction, why this class and not the next, the nearest cases.
+
+        In the columns of the table. Cases are near under the metric of ``model_``; all metrics vote.
 
         Parameters
         ----------
         X, n_neighbors : as in ``PLML``
         """
-        found = self.model_.explain(self._encoded(X), n_neighbors)
-        return replace(
-            found,
-            predictions=found.predictions if X is None else self.predict(X),
-            queries=self.encoder_.in_units_of_the_table(found.queries),
-            neighbor_values=self.encoder_.in_units_of_the_table(found.neighbor_values),
-            feature_names=self.encoder_.get_feature_names_out(),
-        )
+        rows = self._encoded(X)
+        found = self._tallied(rows)
+        shares = sum(weight * tally.shares for weight, tally in found)
+        base = self.model_.case_base()
+        ballots = [tally.ballot(base.codes, weight) for weight, tally in found]
+        most = max(tally.voting.n_neighbors for _, tally in found)
+        k = self.model_.n_listed(X, n_neighbors, most)
+        told = base.explanation(rows, k, shares, calibrated(shares, *self.calibration_), ballots, found)
+        columns = self._columns()
+        here = columns.values(base.X) if X is None else table_values(X)
+        return in_columns(told, columns, base.X, here)
+
+    def _tallied(self, rows: np.ndarray | None) -> list[tuple[float, Tally]]:
+        """The votes of all members with their weights."""
+        found = []
+        for number, model in enumerate(self.models_):
+            own = [member for member in self.members_ if member["model"] == number]
+            votings = [Voting(member["n_neighbors"], member["vote"]) for member in own]
+            tallies = model.case_base().tallies(rows, votings)
+            found += [(m["weight"], tally) for m, tally in zip(own, tallies, strict=True)]
+        return found
 
     @of_one_fit
     def index_vectors(self) -> np.ndarray:

@@ -16,7 +16,9 @@ _WIDTH = 14
 
 def short(value: Any) -> str:
     """A value as it was in the table: integers as integers, no exponents, no rounding noise."""
-    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
+    if value is None:
+        return "(unknown)"
+    if isinstance(value, float | np.floating) and np.isnan(value):
         return "(missing)"
     if isinstance(value, bool | np.bool_):
         return str(bool(value))

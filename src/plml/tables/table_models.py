@@ -15,6 +15,7 @@ from plml.backend.progress import stage
 from plml.estimators.auto_plml import AutoPLML
 from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
+from plml.inspection.explain_any import Counterfactual, counterfactual, explain
 from plml.inspection.explanation import Explanation
 from plml.io.files import write
 from plml.io.model_files import read_record, write_record
@@ -63,43 +64,28 @@ class Model:
             )
         return numbers.to_numpy()
 
-    def explain(
-        self, row: "pd.DataFrame", name: str, cases: int
-    ) -> tuple[Explanation, "pd.DataFrame", "pd.DataFrame"]:
-        """Why one row of a table is predicted as it is, in the columns and units of the table.
+    def explain(self, rows: "pd.DataFrame", name: str, cases: int | None = None) -> Explanation:
+        """Why rows of a table are predicted as they are, in the columns of the table.
 
-        Returns
-        -------
-        explanation : in the features of the classifier
-        parts : one row per case and column: the values here and there, and the part of the column
-            in the squared local distance
-        importance : one row per column: its share of the metric here and on average
+        Parameters
+        ----------
+        rows : of a table
+        name : of its file, for messages
+        cases : nearest cases listed per row
         """
-        found = self.classifier.explain(self.prepared(row, name), cases)
-        here = self.columns.tidy(row, name)
-        there = self._in_the_table(found.neighbor_values[0])
-        owner = self._owners()
-        parts = found.contributions[0] @ owner
-        names = np.array(self._encoded_order(), dtype=object)
-        k, d = parts.shape
-        frame = pandas().DataFrame(
-            {
-                "rank": np.repeat(np.arange(1, k + 1), d),
-                "training_row": np.repeat(found.neighbors[0], d),
-                "label": np.repeat(found.labels[0], d),
-                "squared_distance": np.repeat(found.squared_distances[0], d),
-                "column": np.tile(names, k),
-                "value": np.tile(here[list(names)].to_numpy(dtype=object)[0], k),
-                "case_value": there[list(names)].to_numpy(dtype=object).ravel(),
-                "part": parts.ravel(),
-            }
-        )
-        shares = {
-            "column": names,
-            "here": found.importance[0] @ owner,
-            "on_average": found.global_importance @ owner,
-        }
-        return found, frame, pandas().DataFrame(shares)
+        return explain(self.pipeline, self.columns.tidy(rows, name), cases)
+
+    def counterfactual(
+        self, row: "pd.DataFrame", name: str, columns: list[str] | None = None
+    ) -> Counterfactual | None:
+        """The smallest change of some columns that turns the prediction of one row.
+
+        Parameters
+        ----------
+        row, name : as in ``explain``
+        columns : that may change; by default all
+        """
+        return counterfactual(self.pipeline, self.columns.tidy(row, name), columns)
 
     def save(self, path: Path) -> None:
         """Write a skops file, in one step."""
@@ -111,38 +97,6 @@ class Model:
             "imputes": self.columns.imputes,
         }
         write_record(path, record)
-
-    def _encoded_order(self) -> list[str]:
-        """The columns of the table in the order of the encoder."""
-        return [*self.columns.numbers, *self.columns.categories]
-
-    def _owners(self) -> np.ndarray:
-        """(n_features, n_columns), one where a feature was made from a column."""
-        sizes = [1] * len(self.columns.numbers)
-        if self.columns.categories:
-            onehot = self._encoder("category")[0]
-            rare = onehot.infrequent_categories_
-            for known, together in zip(onehot.categories_, rare, strict=True):
-                sizes.append(len(known) - (0 if together is None else len(together) - 1))
-        return np.repeat(np.eye(len(sizes)), sizes, axis=0)
-
-    def _in_the_table(self, rows: np.ndarray) -> "pd.DataFrame":
-        """Rows of the classifier's training data as they were in the table."""
-        encoded = rows * self.pipeline["scale"].scale_
-        n_numbers = len(self.columns.numbers)
-        table = pandas().DataFrame(index=range(len(rows)))
-        if n_numbers:
-            numbers = self._encoder("number")[-1].inverse_transform(encoded[:, :n_numbers])
-            table[list(self.columns.numbers)] = numbers
-        if self.columns.categories:
-            onehot, standard = self._encoder("category")
-            texts = onehot.inverse_transform(standard.inverse_transform(encoded[:, n_numbers:]))
-            texts[texts == "infrequent_sklearn"] = "(rare)"
-            table[list(self.columns.categories)] = texts
-        return table
-
-    def _encoder(self, kind: str) -> Any:
-        return self.pipeline["encode"].named_transformers_[kind]
 
 
 def load(path: Path) -> Model:
