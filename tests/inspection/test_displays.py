@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, normalize, scale
 
-from plml import DANN, PLML, SML
+from plml import DANN, PLML, SML, AutoPLML
 from plml.inspection import (
     ConvergenceDisplay,
     ExplanationDisplay,
@@ -78,7 +78,7 @@ def test_importance_shows_where_a_feature_matters(rng):
     X = rng.normal(size=(300, 3))
     X[:150, 0] -= 8.0
     y = np.where(X[:, 0] < -4, X[:, 1] > 0, X[:, 2] > 0).astype(int)
-    model = PLML(n_bases=2, random_state=0).fit(X, y)
+    model = PLML(n_bases=2, prior="identity", random_state=0).fit(X, y)
     display = ImportanceDisplay.from_estimator(model, n_features=2)
     assert set(display.names) == {"x1", "x2"}
     left = display.points[:, 0] < np.median(display.points[:, 0])
@@ -88,10 +88,18 @@ def test_importance_shows_where_a_feature_matters(rng):
     average = dict(zip(display.names, display.average, strict=True))
     assert average["x1"] == pytest.approx(model.average_importance()[1])
     shown = display.axes_[0].collections[0].get_array()
-    expected = np.log2(display.importance[:, 0] / display.average[0])
-    np.testing.assert_allclose(np.sort(shown), np.sort(np.maximum(expected, -10)))
-    with pytest.raises(ValueError, match="DANN has no basis metrics"):
-        ImportanceDisplay.from_estimator(DANN(n_neighbors=1).fit(X, y))
+    np.testing.assert_allclose(np.sort(shown), np.sort(display.importance[:, 0]))
+    assert display.figure_.get_suptitle().endswith("?")
+    assert ImportanceDisplay.from_estimator(DANN(n_neighbors=1).fit(X, y)).importance.max() <= 1.0
+
+
+def test_importance_of_a_table(rng):
+    table = pd.DataFrame({"size": rng.normal(size=80), "colour": ["red", "blue"] * 40})
+    y = np.where(table["size"] + 2.0 * (table["colour"] == "red") > 1.0, "yes", "no")
+    model = AutoPLML(n_bases=2, n_neighbors=(1, 5), random_state=0).fit(table, y)
+    display = ImportanceDisplay.from_estimator(model)
+    assert set(display.names) == {"size", "colour"}
+    np.testing.assert_allclose(display.importance.sum(axis=1), 1.0)
 
 
 def test_weights(model):
@@ -139,18 +147,30 @@ def test_neighbors_as_images_and_as_bars(model, digits):
 
 
 def test_explanation(model, digits):
-    display = model.explain(digits[0][:3], 2).plot(query=1, rank=2, n_features=64)
+    display = model.explain(digits[0][:3], 2).plot(query=1, n_features=64)
     assert isinstance(display, ExplanationDisplay)
-    widths = [bar.get_width() for bar in display.axes_[0].patches]
-    assert sum(widths) == pytest.approx(display.explanation.squared_distances[1, 1])
-    fewer = display.plot(rank=2, n_features=5)
-    widths = [bar.get_width() for bar in fewer.axes_[0].patches]
-    assert len(widths) == 6  # and the other 59
-    assert sum(widths) == pytest.approx(display.explanation.squared_distances[1, 1])
+    found = display.explanation
+    for n_features, n_bars in ((64, 64), (5, 6)):  # and the other 59
+        widths = [bar.get_width() for bar in display.plot(n_features=n_features).axes_[0].patches]
+        assert len(widths) == n_bars
+        assert sum(widths) == pytest.approx(found.margins[1])
+    assert found.predictions[1] != found.rivals[1]
+    question = f"Why {found.predictions[1]} and not {found.rivals[1]}?"
+    assert display.axes_[0].get_title(loc="left") == question
+    of_a_case = display.plot(rank=2, n_features=5)
+    widths = [bar.get_width() for bar in of_a_case.axes_[0].patches]
+    assert min(widths) >= 0.0
+    assert sum(widths) == pytest.approx(found.squared_distances[1, 1])
     with pytest.raises(ValueError, match="rank must be between 1 and 2"):
         display.plot(rank=3)
     with pytest.raises(ValueError, match=r"last step of the pipeline, model\[-1\]"):
         LocalMetricDisplay.from_estimator(make_pipeline(StandardScaler(), model))
+
+
+def test_a_training_row_is_explained_by_others(model):
+    display = model.explain().plot(query=5)
+    widths = [bar.get_width() for bar in display.axes_[0].patches]
+    assert max(np.abs(widths)) > 0.0
 
 
 def test_a_model_of_named_columns_draws_without_a_warning(digits, recwarn):

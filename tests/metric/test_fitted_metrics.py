@@ -231,5 +231,7 @@ class TestQueryMetric:
 
     def test_blocks_do_not_change_the_answer(self, rows, metric):
         _, Q, span = rows
-        small = QueryMetric(metric.X, metric.index, metric.matrices, 10**9, span)  # one query at a time
+        small = QueryMetric(
+            metric.X, metric.index, metric.matrices, 10**9, span
+        )  # one query at a time
         np.testing.assert_array_equal(small.search(Q, K)[1], metric.search(Q, K)[1])

@@ -68,7 +68,8 @@ def in_words(member: dict[str, Any]) -> str:
     learned = f", regularization {member['regularization']:g}" * (member["metrics"] != "prior")
     return (
         f"{member['weight']:.0%}: {kind} (prior {member['prior']!r}{learned}), "
-        f"{member['n_neighbors']} neighbours, {member['vote']} vote"
+        f"{member['n_neighbors']} neighbour{'s' * (member['n_neighbors'] > 1)}, "
+        f"{member['vote']} vote"
     )
 
 

@@ -33,7 +33,6 @@ from plml.ops.span import Span, outward
 from plml.stages.run import Run
 from plml.validation import check_kinds, largest_safe, pair_points, positive_integer, query_data
 
-
 #: Cases that an explanation lists at most, where nobody says how many.
 MOST_LISTED = 15
 

@@ -448,16 +448,14 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
 
     def _columns(self) -> Lineage:
         """The columns of the table that the features were made from."""
-        names = getattr(self, "feature_names_in_", None)
-        if names is None:
-            names = np.array([f"x{i}" for i in range(self.n_features_in_)])
-        return lineage(self.encoder_, names)
+        unnamed = [f"x{i}" for i in range(self.n_features_in_)]
+        return lineage(self.encoder_, list(getattr(self, "feature_names_in_", unnamed)))
 
     @of_one_fit
     def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
         """The votes behind each prediction, why this class and not the next, the nearest cases.
 
-        In the columns of the table. Cases are near under the metric of ``model_``; all metrics vote.
+        In the columns of the table. All metrics vote; cases are near under that of ``model_``.
 
         Parameters
         ----------
@@ -465,15 +463,37 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         """
         rows = self._encoded(X)
         found = self._tallied(rows)
-        shares = sum(weight * tally.shares for weight, tally in found)
+        shares = np.sum([weight * tally.shares for weight, tally in found], axis=0)
         base = self.model_.case_base()
         ballots = [tally.ballot(base.codes, weight) for weight, tally in found]
         most = max(tally.voting.n_neighbors for _, tally in found)
         k = self.model_.n_listed(X, n_neighbors, most)
-        told = base.explanation(rows, k, shares, calibrated(shares, *self.calibration_), ballots, found)
+        told = base.explanation(
+            rows, k, shares, calibrated(shares, *self.calibration_), ballots, found
+        )
         columns = self._columns()
         here = columns.values(base.X) if X is None else table_values(X)
         return in_columns(told, columns, base.X, here)
+
+    @of_one_fit
+    def local_importance(self, X: Any = None) -> np.ndarray:
+        """As ``PLML.local_importance``, under the metric of ``model_``, by columns of the table.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame, or None for the training instances
+        """
+        return self._by_column(self.model_.local_importance(self._encoded(X)))
+
+    @of_one_fit
+    def average_importance(self) -> np.ndarray:
+        """As ``PLML.average_importance``, by columns of the table."""
+        return self._by_column(self.model_.average_importance())
+
+    def _by_column(self, parts: np.ndarray) -> np.ndarray:
+        """(..., n_features_out) parts of encoded features, added up by their columns."""
+        sums = np.eye(self.n_features_in_)[self.encoder_.columns_of_features()]
+        return parts @ sums
 
     def _tallied(self, rows: np.ndarray | None) -> list[tuple[float, Tally]]:
         """The votes of all members with their weights."""

@@ -2,8 +2,8 @@
 
     margin = d^2(x, against) - d^2(x, for) = sum_f [D_f (M D)_f (against) - D_f (M D)_f (for)]
 
-Averages of these parts over rows and over their nearest cases say how much a feature does to keep the
-classes apart: a feature that differs as much between cases of one class as between those of two
+Averages of these parts over rows and over their nearest cases say how much a feature does to keep
+the classes apart: a feature that differs as much between cases of one class as between those of two
 counts nothing.
 """
 

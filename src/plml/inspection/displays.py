@@ -12,6 +12,7 @@ from plml.inspection.style import (
     class_colors,
     clean,
     colored_panels,
+    label_outer,
     number,
     wrapped,
 )
@@ -85,7 +86,16 @@ class LocalMetricDisplay:
             )
         self._draw_ellipses(scale, [colors[code] for code in self.center_codes])
         self.ax_.set(xlabel=self.view.labels[0], ylabel=self.view.labels[1], aspect="equal")
-        self.ax_.set_title("points at the same local distance from their centre", loc="left")
+        self.ax_.set_title("Which way does the metric look, and where?", loc="left")
+        self.ax_.text(
+            0.0,
+            -0.13,
+            "An ellipse: points at the same distance from its centre. Short: that way counts.",
+            transform=self.ax_.transAxes,
+            fontsize=8,
+            color="0.33",
+            va="top",
+        )
         clean(self.ax_)
         if len(self.classes) <= len(PALETTE):
             place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
@@ -159,13 +169,20 @@ class WeightsDisplay:
             ax, self.points, self.weights, n_columns, 1.9, s=5, cmap="viridis", vmin=0.0, vmax=1.0
         )
         shares = self.weights.mean(axis=0)
+        star = {"ms": 11, "mfc": PALETTE[1], "mec": "white", "mew": 0.8, "ls": "none"}
         for b, share in enumerate(shares):
             self.axes_[b].set_title(f"basis {b}: {share:.0%}", fontsize=9)
             if self.anchors is not None:
-                star = {"ms": 11, "mfc": PALETTE[1], "mec": "white", "mew": 0.8}
-                self.axes_[b].plot(*self.anchors[b], "*", **star)
+                (anchor,) = self.axes_[b].plot(*self.anchors[b], "*", **star)
         panels = list(self.axes_[: len(shares)])
-        self.figure_.colorbar(picture, ax=panels, label="weight", shrink=0.6)
+        self.figure_.colorbar(picture, ax=panels, label="weight of the basis metric", shrink=0.6)
+        label_outer(panels, self.view.labels, n_columns if ax is None else len(panels))
+        if ax is None:
+            self.figure_.suptitle("Where does each basis metric count?", x=0.02, ha="left")
+            if self.anchors is not None:
+                self.figure_.legend(
+                    [anchor], ["its anchor"], loc="outside lower left", frameon=False, fontsize=9
+                )
         return self
 
 
@@ -216,7 +233,7 @@ class ConvergenceDisplay:
             x = history[over]
             value, gap = self.axes_[:, column]
             value.plot(x, history["value"], color=PALETTE[0], lw=1.8)
-            value.set_title(titles.get(name, name), loc="left")
+            value.set_title(titles.get(name, name), loc="left", fontsize=10)
             value.set_ylabel("objective" if name == "weights" else "negative dual")
             gap.plot(x, history["gap"], color=PALETTE[1], lw=1.8)
             gap.axhline(self.tol, color=PALETTE[7], lw=1, ls="--")
@@ -227,6 +244,8 @@ class ConvergenceDisplay:
             gap.set(xlabel=over, ylabel="relative gap")
             for panel in (value, gap):
                 clean(panel)
+        if ax is None:
+            self.figure_.suptitle("Did both stages converge?", x=0.02, ha="left")
         return self
 
 
@@ -288,7 +307,7 @@ class NeighborsDisplay:
                 found.neighbors[self.query], found.labels[self.query], distances, strict=True
             )
         ]
-        height = 2.3 if self.image_shape else 0.9 + 0.26 * min(n_features, len(rows[0]))
+        height = 2.6 if self.image_shape else 1.2 + 0.26 * min(n_features, len(rows[0]))
         self.figure_, grid = axes_for(ax, (1, k + 1), (1.7 * (k + 1), height))
         self.axes_ = grid[0]
         if self.image_shape is not None:
@@ -297,6 +316,8 @@ class NeighborsDisplay:
             self._draw_values(rows, n_features)
         for panel, title in zip(self.axes_, titles, strict=True):
             panel.set_title(title, fontsize=9)
+        if ax is None:
+            self.figure_.suptitle("Which cases are nearest?", x=0.02, ha="left")
         return self
 
     def _draw_images(self, rows: list[np.ndarray]) -> None:
@@ -324,11 +345,12 @@ class NeighborsDisplay:
 
 @dataclass
 class ExplanationDisplay:
-    """Which features made the nearest case near, and which ones the metric looks at here.
+    """Why this class and not another, and what sets the classes apart here and overall.
 
-    The features that matter most come first. Left: the parts of the squared local distance to a
-    neighbour, which add up to it. Right: the share of each feature in the metric at the query, next
-    to its share on average over the data.
+    Left: the parts of the features in the margin, the squared distance to the nearest case of the
+    rival less that to the nearest case of the predicted class; they add up to it. Given a ``rank``,
+    the parts of the squared distance to that neighbour instead. Right: the share of each feature in
+    what sets the classes apart near the query, next to its share over all training rows.
 
     Attributes
     ----------
@@ -360,48 +382,63 @@ class ExplanationDisplay:
         """
         return cls(estimator.explain(_one_of(X, query), n_neighbors)).plot(**options)
 
-    def plot(self, ax: Any = None, rank: int = 1, n_features: int = 10) -> Self:
+    def plot(self, ax: Any = None, rank: int | None = None, n_features: int = 10) -> Self:
         """Draw.
 
         Parameters
         ----------
         ax : two matplotlib axes; by default new ones
-        rank : which neighbour, 1 is the nearest
+        rank : the neighbour to compare with, 1 is the nearest; by default the case for and the case
+            against
         n_features : those that matter most
         """
         found, query = self.explanation, self.query
         _check_query(len(found), query)
-        if not 1 <= rank <= found.neighbors.shape[1]:
-            raise ValueError(f"rank must be between 1 and {found.neighbors.shape[1]}, got {rank}")
-        case = query, rank - 1
-        names, (parts, here, everywhere) = self._leading(rank, n_features)
+        n_listed = found.neighbors.shape[1]
+        if rank is not None and not 1 <= rank <= n_listed:
+            raise ValueError(f"rank must be between 1 and {n_listed}, got {rank}")
+        parts = found.contrasts[query] if rank is None else found.likeness[query, rank - 1]
+        names, (parts, here, overall) = self._leading(parts, n_features)
         places = np.arange(len(names))
-        self.figure_, grid = axes_for(ax, (1, 2), (8.2, 1.3 + 0.28 * len(names)))
+        self.figure_, grid = axes_for(ax, (1, 2), (9.0, 1.9 + 0.28 * len(names)))
         self.axes_ = left, right = grid[0]
-        left.barh(places, parts, color=np.where(parts < 0, PALETTE[2], PALETTE[1]))
+        left.barh(places, parts, color=np.where(parts < 0, PALETTE[1], PALETTE[0]))
         left.axvline(0.0, color="#555555", lw=0.8)
-        left.set_title(
-            f"predicted {found.predictions[query]}; near row {found.neighbors[case]} "
-            f"({found.labels[case]}), d² = {number(found.squared_distances[case])}",
-            fontsize=9,
-            loc="left",
-        )
-        left.set_xlabel("part of the squared distance")
+        title, label = self._question(rank)
+        left.set_title(title, fontsize=10, loc="left")
+        left.set_xlabel(label, fontsize=9)
         bar_rows(left, len(names), names)
-        right.barh(places - 0.2, here, 0.4, color=PALETTE[0], label="here")
-        right.barh(places + 0.2, everywhere, 0.4, color=PALETTE[7], label="on average")
-        right.set_xlabel("share of the metric")
-        right.legend(frameon=False, fontsize=8)
+        right.barh(places - 0.2, here, 0.4, color=PALETTE[0], label="near here")
+        right.barh(places + 0.2, overall, 0.4, color=PALETTE[7], label="overall")
+        right.set_title("What sets the classes apart?", fontsize=10, loc="left")
+        right.set_xlabel("share", fontsize=9)
+        right.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         bar_rows(right, len(names))
+        below = {"loc": "upper right", "bbox_to_anchor": (1.0, -0.12), "ncols": 2}
+        right.legend(frameon=False, fontsize=8, **below)
         return self
 
-    def _leading(self, rank: int, n_features: int) -> tuple[list[str], np.ndarray]:
-        """Names of the features that matter most, and their parts and shares; then of the rest."""
+    def _question(self, rank: int | None) -> tuple[str, str]:
+        """The title and the label of the axis on the left."""
+        found, query = self.explanation, self.query
+        if rank is None:
+            prediction, rival = found.predictions[query], found.rivals[query]
+            rows = found.cases_for[query], found.cases_against[query]
+            label = (
+                f"part of the margin {number(found.margins[query])}: row {rows[1]} ({rival}) is "
+                f"farther\nthan row {rows[0]} ({prediction}) by this much, squared"
+            )
+            return f"Why {prediction} and not {rival}?", label
+        case = query, rank - 1
+        row, label = found.neighbors[case], found.labels[case]
+        distance = number(found.squared_distances[case])
+        return f"What sets row {row} ({label}) apart?", f"part of the squared distance {distance}"
+
+    def _leading(self, parts: np.ndarray, n_features: int) -> tuple[list[str], np.ndarray]:
+        """Names of the features that matter most, with their values; then of the rest."""
         found = self.explanation
-        parts, here = found.contributions[self.query, rank - 1], found.importance[self.query]
-        values = np.array([parts, here, found.global_importance])
-        weight = np.abs(parts) / (np.abs(parts).sum() or 1.0) + here
-        order = np.argsort(-weight, kind="stable")
+        values = np.array([parts, found.importance[self.query], found.global_importance])
+        order = np.argsort(-np.abs(parts), kind="stable")
         top, rest = order[:n_features], order[n_features:]
         names, shown = wrapped(found.feature_names[top]), values[:, top]
         if not len(rest):

@@ -1,4 +1,4 @@
-"""``plml.explain`` and ``plml.counterfactual``: for a model on its own or at the end of a pipeline."""
+"""``plml.explain`` and ``plml.counterfactual``, for a model alone or at the end of a pipeline."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -168,7 +168,7 @@ def counterfactual(
     found = explain(model, X)
     names = [str(name) for name in found.feature_names]
     allowed = _allowed(names, columns)
-    if not 1 <= max_columns:
+    if not max_columns >= 1:
         raise ValueError(f"max_columns must be at least 1, got {max_columns}")
     before = model.predict(X)[0]
     if target is not None and target not in found.classes:
@@ -176,8 +176,8 @@ def counterfactual(
     goals = _goals(model, X, before, target, cases)
     if any(value is None for value in goals.values.ravel()):
         raise ValueError(
-            "the values of the stored cases are unknown behind this pipeline; give the table that it "
-            "was fitted to, cases=X_train"
+            "the values of the stored cases are unknown behind this pipeline; give the table that "
+            "it was fitted to, cases=X_train"
         )
     trials = [
         (goal, chosen)
@@ -194,7 +194,9 @@ def counterfactual(
     if not works:
         return None
     fewest = min(len(chosen) for _, chosen in works)
-    ways = [_shortened(model, X, names, goals, t, before, target) for t in works if len(t[1]) == fewest]
+    ways = [
+        _shortened(model, X, names, goals, t, before, target) for t in works if len(t[1]) == fewest
+    ]
     _, row, (goal, chosen) = min(ways, key=lambda way: way[0])
     after = model.predict(row)[0]
     place = list(found.classes).index(after)
@@ -263,7 +265,9 @@ def _column_of(X: Any, name: str, number: int) -> int:
     return [str(c) for c in X.columns].index(name)
 
 
-def _changed_rows(X: Any, names: list[str], changes: list[tuple[np.ndarray, tuple[int, ...]]]) -> Any:
+def _changed_rows(
+    X: Any, names: list[str], changes: list[tuple[np.ndarray, tuple[int, ...]]]
+) -> Any:
     """Copies of one row, each with some columns replaced."""
     if not hasattr(X, "columns"):
         rows = np.repeat(np.asarray(X), len(changes), axis=0).astype(float)

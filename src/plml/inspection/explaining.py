@@ -63,9 +63,7 @@ class CaseBase:
         for voting in votings:
             near = squared[:, : voting.n_neighbors], nearest[:, : voting.n_neighbors]
             weights = vote_weights(self.metric, Q, *near, voting.vote)
-            shares = class_shares(
-                self.metric, Q, *near, self.codes, len(self.classes), voting.vote
-            )
+            shares = class_shares(self.metric, Q, *near, self.codes, len(self.classes), voting.vote)
             found.append(Tally(voting, near[1], on_host(weights), on_host(shares)))
         return found
 
@@ -136,17 +134,17 @@ class CaseBase:
             found = self.metric.search_rows(rows[which], k)
             return tuple(on_host(part) for part in found)  # type: ignore[return-value]
 
-        sides = [
-            nearest_where(
-                search,
-                lambda which, near, same=same: (self.codes[near] == own_class[which, None]) == same,
-                len(rows),
-                len(self.X) - 1,
-                N_CASES,
-            ).rows
-            for same in (True, False)
-        ]
-        return mean_contrasts(self.metric, self.X[rows], rows, *sides)
+        def same(which: np.ndarray, near: np.ndarray) -> np.ndarray:
+            return self.codes[near] == own_class[which, None]
+
+        def other(which: np.ndarray, near: np.ndarray) -> np.ndarray:
+            return ~same(which, near)
+
+        mine, theirs = (
+            nearest_where(search, wanted, len(rows), len(self.X) - 1, N_CASES).rows
+            for wanted in (same, other)
+        )
+        return mean_contrasts(self.metric, self.X[rows], rows, mine, theirs)
 
     def average_importance(self) -> np.ndarray:
         """(d,) shares of the features in what sets the classes apart, over the training rows."""
@@ -174,7 +172,9 @@ class CaseBase:
         rivals = others.argmax(axis=1)
         alone = others.max(axis=1) <= 0.0
         if alone.any():
-            nearest = self._nearest(Q, lambda which, near: self.codes[near] != predicted[which, None])
+            nearest = self._nearest(
+                Q, lambda which, near: self.codes[near] != predicted[which, None]
+            )
             found = np.where(nearest.rows[:, 0] >= 0, self.codes[nearest.rows[:, 0]], rivals)
             rivals = np.where(alone, found, rivals)
         return predicted, rivals
@@ -184,14 +184,15 @@ class CaseBase:
         return self._nearest(Q, lambda which, near: self.codes[near] == wanted[which, None])
 
     def _nearest(self, Q: np.ndarray | None, wanted: Any) -> Any:
-        own = Q is None
-
         def search(which: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-            found = self.metric.search_rows(which, k) if own else self.metric.search(Q[which], k)
+            if Q is None:
+                found = self.metric.search_rows(which, k)
+            else:
+                found = self.metric.search(Q[which], k)
             return tuple(on_host(part) for part in found)  # type: ignore[return-value]
 
         n_queries = len(self.X) if Q is None else len(Q)
-        return nearest_where(search, wanted, n_queries, len(self.X) - own)
+        return nearest_where(search, wanted, n_queries, len(self.X) - (Q is None))
 
     def _search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         squared, nearest = self.metric.search(Q, k)

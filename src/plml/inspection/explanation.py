@@ -1,4 +1,4 @@
-"""What ``explain`` returns: a prediction, the vote behind it, and why this class and not another."""
+"""What ``explain`` returns: a prediction, the vote behind it, and why this class, not another."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -94,7 +94,9 @@ class Explanation(Sequence["Explanation"]):
             which = slice(int(which) % len(self), int(which) % len(self) + 1)
         shared = ("classes", "ballots", "global_importance", "basis_metrics", "feature_names")
         parts = {f.name: getattr(self, f.name)[which] for f in fields(self) if f.name not in shared}
-        ballots = tuple(b._replace(counts=b.counts[which], shares=b.shares[which]) for b in self.ballots)
+        ballots = tuple(
+            b._replace(counts=b.counts[which], shares=b.shares[which]) for b in self.ballots
+        )
         return replace(self, **parts, ballots=ballots)
 
     def __iter__(self) -> Iterator["Explanation"]:
@@ -245,7 +247,9 @@ class Explanation(Sequence["Explanation"]):
         if not 1 <= n_directions <= d:
             raise ValueError(f"n_directions must be between 1 and {d}, got {n_directions}")
         if d != len(self.feature_names):
-            raise ValueError("the directions are those of the model's features; ask the model itself")
+            raise ValueError(
+                "the directions are those of the model's features; ask the model itself"
+            )
         eigenvalues, vectors = leading_directions(self.metrics, n_directions)
         q, k, _ = vectors.shape
         return _tidy(

@@ -25,11 +25,12 @@ def short(value: Any) -> str:
     if isinstance(value, int | np.integer):
         return str(int(value))
     if isinstance(value, float | np.floating):
-        if float(value).is_integer() and abs(value) < 1e15:
-            return str(int(value))
-        if 1e-4 <= abs(value) < 1e15:
-            return np.format_float_positional(value, precision=5, fractional=False, trim="-")
-        return f"{value:.4g}"
+        number = float(value)
+        if number.is_integer() and abs(number) < 1e15:
+            return str(int(number))
+        if 1e-4 <= abs(number) < 1e15:
+            return np.format_float_positional(number, precision=5, fractional=False, trim="-")
+        return f"{number:.4g}"
     text = str(value)
     return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
 
@@ -169,6 +170,6 @@ def _bar_row(name: str, values: list[Any], part: float, largest: float) -> str:
     width = round(120 * abs(part) / largest)
     return (
         f"<tr><td style='padding:2px 8px'>{escape(name)}</td>{cells}"
-        f"<td style='padding:2px 8px'><span style='display:inline-block;height:10px;width:{width}px;"
-        f"background:{color}'></span> {part:+.3g}</td></tr>"
+        "<td style='padding:2px 8px'><span style='display:inline-block;height:10px;"
+        f"width:{width}px;background:{color}'></span> {part:+.3g}</td></tr>"
     )

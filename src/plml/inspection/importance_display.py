@@ -5,18 +5,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from plml.inspection.style import colored_panels, wrapped
-from plml.inspection.views import View, training_sample
+from plml.inspection.style import colored_panels, label_outer, wrapped
+from plml.inspection.views import View, training_sample, training_table
 
-#: Local shares are compared with the average up to this factor; beyond it the colour is full.
-_FACTOR = 2.0
+#: Shares above this quantile have the full colour.
+_FULL = 0.98
 
 
 @dataclass
 class ImportanceDisplay:
-    """The data once per feature, coloured by how much it matters there, against the average metric.
+    """The data once per feature, coloured by how much it sets the classes apart there.
 
-    Shown are the features whose importance changes most over the data.
+    Shown are the features with the largest importance over all training rows.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class ImportanceDisplay:
 
     points: np.ndarray  # (n, 2)
     importance: np.ndarray  # (n, k) local shares of the features shown
-    average: np.ndarray  # (k,) shares under the average metric
+    average: np.ndarray  # (k,) shares over all training rows
     names: list[str]  # (k,)
     view: View
 
@@ -39,7 +39,7 @@ class ImportanceDisplay:
         random_state: int = 0,
         **options: Any,
     ) -> Self:
-        """Draw the importance of features at training points of a fitted ``PLML`` and its kin.
+        """Draw the importance of features at training points of a fitted estimator.
 
         Parameters
         ----------
@@ -50,11 +50,10 @@ class ImportanceDisplay:
         options : of ``plot``
         """
         X, _, view, rows = training_sample(estimator, n_points, random_state)
-        if not hasattr(estimator, "local_importance"):
-            raise ValueError(f"{type(estimator).__name__} has no basis metrics to compare")
-        importance, average = estimator.local_importance()[rows], estimator.average_importance()
-        top = np.argsort(-importance.std(axis=0), kind="stable")[:n_features]
-        names = getattr(estimator, "feature_names_in_", [f"x{f}" for f in range(X.shape[1])])
+        importance = estimator.local_importance(training_table(estimator, rows))
+        average = estimator.average_importance()
+        top = np.argsort(-average, kind="stable")[:n_features]
+        names = getattr(estimator, "feature_names_in_", [f"x{f}" for f in range(len(average))])
         return cls(
             points=view.points(X[rows]),
             importance=importance[:, top],
@@ -71,19 +70,18 @@ class ImportanceDisplay:
         ax : as many matplotlib axes as there are features; by default new ones
         n_columns : of a new figure
         """
-        safe = np.where(self.average > 0.0, self.average, 1.0)
-        ratio = np.log2(np.maximum(self.importance / safe, 2.0**-10))
-        limit = np.log2(_FACTOR)
-        colors = {"cmap": "PuOr_r", "vmin": -limit, "vmax": limit}
+        largest = float(np.quantile(self.importance, _FULL)) or 1.0
+        colors = {"cmap": "viridis", "vmin": 0.0, "vmax": largest}
         self.figure_, self.axes_, picture = colored_panels(
-            ax, self.points, ratio, n_columns, 2.5, s=6, **colors
+            ax, self.points, self.importance, n_columns, 2.5, s=8, **colors
         )
-        panels = self.axes_[: len(self.names)]
+        panels = list(self.axes_[: len(self.names)])
         for panel, name, share in zip(panels, wrapped(self.names), self.average, strict=True):
-            panel.set_title(f"{name}\n{share:.1%} on average", fontsize=9)
-            panel.set_facecolor("0.93")
-        bar = self.figure_.colorbar(
-            picture, ax=list(panels), shrink=0.6, ticks=[-limit, 0.0, limit], extend="both"
-        )
-        bar.ax.set_yticklabels(["half the average", "average", "twice the average"])
+            panel.set_title(f"{name}\n{share:.0%} overall", fontsize=9)
+        label_outer(panels, self.view.labels, n_columns if ax is None else len(panels))
+        bar = self.figure_.colorbar(picture, ax=panels, shrink=0.6, extend="max")
+        bar.set_label("share in what sets the classes apart")
+        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        if ax is None:
+            self.figure_.suptitle("Where does which feature matter?", x=0.02, ha="left")
         return self

@@ -191,7 +191,7 @@ def snapped(values: np.ndarray, precision: Any = np.float64) -> np.ndarray:
     precision : dtype that the numbers had on their way
     """
     result = values.astype(object)
-    digits = _DIGITS[max(4, np.dtype(precision).itemsize) if precision != object else 8]
+    digits = _DIGITS.get(np.dtype(precision).itemsize, _DIGITS[8])
     for c in range(values.shape[1]):
         if not _all_numbers(result[:, c]):
             continue

@@ -85,6 +85,15 @@ def colored_panels(
     return figure, panels, picture
 
 
+def label_outer(panels: Sequence["Axes"], labels: tuple[str, str], n_columns: int) -> None:
+    """Name the axes of panels in rows, below the lowest and left of the first ones."""
+    for i, panel in enumerate(panels):
+        if i + n_columns >= len(panels):
+            panel.set_xlabel(labels[0], fontsize=8)
+        if i % n_columns == 0:
+            panel.set_ylabel(labels[1], fontsize=8)
+
+
 def bar_rows(ax: "Axes", n_rows: int, names: Sequence[str] = ()) -> None:
     """Axes for horizontal bars, the first on top, named or not."""
     ax.set_yticks(np.arange(n_rows), names)

@@ -50,6 +50,18 @@ def training_sample(
     return X, codes, view, sample_rows(len(X), n_points, random_state)
 
 
+def training_table(estimator: Any, rows: np.ndarray) -> Any:
+    """Some training rows as the estimator takes queries, with names where it was given names."""
+    known = hasattr(estimator, "training_values")
+    values = (estimator.training_values() if known else estimator.training_cases()[0])[rows]
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return np.asarray(values, dtype=np.float64) if known else values
+    import pandas as pd
+
+    return pd.DataFrame(values, columns=names).infer_objects()
+
+
 def sample_rows(n: int, size: int, random_state: int) -> np.ndarray:
     """Some of n rows, in their order."""
     rng = np.random.default_rng(random_state)

@@ -5,9 +5,9 @@ With the difference D = x - x_j and the metric M between the two,
     bilinear    d^2 = sum_f D_f (M D)_f
     likeness    d^2 = sum_f (R D / s)_f^2 ,   R = (S M S)^(1/2) symmetric, S = diag(s)
 
-for the spreads s of the features. Both add up to the squared distance in any units. The second has no
-negative terms; in the first one a feature whose difference makes up for that of another counts below
-zero.
+for the spreads s of the features. Both add up to the squared distance in any units. The second has
+no negative terms; in the first one a feature whose difference makes up for that of another counts
+below zero.
 """
 
 from typing import Protocol

@@ -1,0 +1,194 @@
+"""``plml.explain`` and ``plml.counterfactual``: pipelines, columns, values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_wine
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, Normalizer, OneHotEncoder, StandardScaler
+
+import plml
+from plml import PLML, SML, AutoPLML
+
+
+@pytest.fixture(scope="module")
+def table():
+    frame = load_wine(as_frame=True).frame
+    frame["proline"] = frame["proline"].astype(int)
+    frame["colour"] = np.where(frame["color_intensity"] > 5, "deep", "pale")
+    y = frame.pop("target").map({0: "barolo", 1: "grignolino", 2: "barbera"})
+    return frame[::2], y[::2], frame[1::2]
+
+
+def encoder():
+    numbers = ["alcohol", "proline", "flavanoids", "hue"]
+    return make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), numbers),
+        (OneHotEncoder(handle_unknown="ignore"), ["colour"]),
+    )
+
+
+NUMBERS = ["alcohol", "proline", "flavanoids", "hue"]
+PIPELINES = {
+    "columns": (lambda: make_pipeline(encoder(), PLML(n_bases=3, random_state=0)), None),
+    "scaled": (lambda: make_pipeline(StandardScaler(), SML(n_neighbors=3)), NUMBERS),
+    "twice": (
+        lambda: make_pipeline(MinMaxScaler(), StandardScaler(), SML(n_neighbors=3)),
+        NUMBERS,
+    ),
+    "auto": (lambda: make_pipeline(StandardScaler(), AutoPLML(n_bases=3, random_state=0)), NUMBERS),
+    "alone": (lambda: SML(n_neighbors=3), NUMBERS),
+}
+
+
+@pytest.mark.parametrize("kind", list(PIPELINES))
+def test_in_the_columns_that_went_in(table, kind):
+    make, columns = PIPELINES[kind]
+    X, y, Q = table
+    X, Q = (X, Q) if columns is None else (X[columns], Q[columns])
+    model = make().fit(X, y)
+    found = plml.explain(model, Q, 3)
+    np.testing.assert_array_equal(found.predictions, model.predict(Q))
+    used = [*NUMBERS, "colour"] if columns is None else columns
+    assert set(found.feature_names) == set(used)
+    np.testing.assert_allclose(found.contrasts.sum(axis=1), found.margins, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.likeness.sum(axis=2), found.squared_distances, rtol=1e-6)
+    for i in range(0, len(Q), 5):
+        for f, name in enumerate(found.feature_names):
+            assert found.queries[i, f] == Q.iloc[i][name]
+            assert found.for_values[i, f] == X.iloc[found.cases_for[i]][name]
+            assert found.neighbor_values[i, 2, f] == X.iloc[found.neighbors[i, 2]][name]
+    assert len(plml.explain(model)) == len(X)
+
+
+def test_a_category_is_one_line(table):
+    X, y, Q = table
+    model = make_pipeline(encoder(), SML(n_neighbors=3)).fit(X, y)
+    features = model[-1].explain(model[:-1].transform(Q))
+    found = plml.explain(model, Q)
+    place = list(found.feature_names).index("colour")
+    np.testing.assert_allclose(found.contrasts[:, place], features.contrasts[:, 4:].sum(axis=1))
+    assert set(found.queries[:, place]) == {"deep", "pale"}
+
+
+def test_values_that_a_step_forgets_are_unknown_unless_given(table):
+    X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+    model = make_pipeline(StandardScaler(), Normalizer(), SML(n_neighbors=3)).fit(X, y)
+    found = plml.explain(model, Q)
+    assert found.for_values[0, 0] is None
+    assert "(unknown)" in found.text()
+    given = plml.explain(model, Q, cases=X)
+    np.testing.assert_array_equal(given.for_values, X.to_numpy()[given.cases_for])
+    with pytest.raises(ValueError, match="cases=X_train"):
+        plml.counterfactual(model, Q[:1])
+    assert plml.counterfactual(model, Q[:1], cases=X).changes
+
+
+def test_a_step_that_mixes_columns_speaks_of_its_own(table):
+    X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+    model = make_pipeline(StandardScaler(), PCA(2), SML(n_neighbors=3)).fit(X, y)
+    assert list(plml.explain(model, Q).feature_names) == ["pca0", "pca1"]
+
+
+def test_a_search_is_its_best_pipeline(table):
+    X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), SML()), {"sml__n_neighbors": [1, 3]}, cv=2
+    ).fit(X, y)
+    np.testing.assert_array_equal(plml.explain(search, Q).predictions, search.predict(Q))
+
+
+def test_others_have_no_neighbours_to_explain_by(table):
+    X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+    with pytest.raises(ValueError, match="KNeighborsClassifier has no neighbours to explain by"):
+        plml.explain(make_pipeline(StandardScaler(), KNeighborsClassifier()).fit(X, y), Q)
+
+
+class TestCounterfactual:
+    @pytest.mark.parametrize("kind", list(PIPELINES))
+    def test_it_turns_the_prediction(self, table, kind):
+        make, columns = PIPELINES[kind]
+        X, y, Q = table
+        X, Q = (X, Q) if columns is None else (X[columns], Q[columns])
+        model = make().fit(X, y)
+        turned = 0
+        for i in range(0, len(Q), 20):
+            row = Q.iloc[[i]]
+            change = plml.counterfactual(model, row)
+            if change is None:
+                continue
+            turned += 1
+            assert model.predict(row)[0] == change.prediction
+            assert model.predict(change.row)[0] == change.changed_prediction != change.prediction
+            proba = model.predict_proba(change.row)[0]
+            assert change.probability == pytest.approx(
+                proba[list(model.classes_).index(change.changed_prediction)]
+            )
+            assert 1 <= len(change.changes) <= 3
+            for name in Q.columns:
+                same = change.row.iloc[0][name] == row.iloc[0][name]
+                assert same != (name in change.changes)
+            assert str(change).count(" from ") == len(change.changes)
+        assert turned >= 2
+
+    def test_only_columns_that_may_change(self, table):
+        X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+        model = AutoPLML(n_bases=3, random_state=0).fit(X, y)
+        change = plml.counterfactual(model, Q[:1], ["proline", "flavanoids"])
+        assert set(change.changes) <= {"proline", "flavanoids"}
+        assert all(
+            float(after).is_integer()
+            for name, (_, after) in change.changes.items()
+            if name == "proline"
+        )
+        to = plml.counterfactual(model, Q[:1], target="barbera")
+        assert to is None or to.changed_prediction == "barbera"
+
+    def test_half_the_way_does_not_turn_it(self, table):
+        """What is returned is the shortest of the way that it goes."""
+        X, y, Q = (part[["flavanoids"]] if hasattr(part, "columns") else part for part in table)
+        model = SML(n_neighbors=5).fit(X, y)
+        change = plml.counterfactual(model, Q[:1])
+        before, after = change.changes["flavanoids"]
+        almost = Q[:1].assign(flavanoids=before + 0.99 * (after - before))
+        assert model.predict(almost)[0] == change.prediction
+
+    def test_bad_questions(self, table):
+        X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+        model = SML().fit(X, y)
+        with pytest.raises(ValueError, match="give one row, got 2"):
+            plml.counterfactual(model, Q[:2])
+        with pytest.raises(ValueError, match="there is no column 'sugar'; there are alcohol"):
+            plml.counterfactual(model, Q[:1], ["sugar"])
+        with pytest.raises(ValueError, match="target must be one of the classes"):
+            plml.counterfactual(model, Q[:1], target="merlot")
+        with pytest.raises(ValueError, match="max_columns must be at least 1"):
+            plml.counterfactual(model, Q[:1], max_columns=0)
+
+    def test_arrays(self, table):
+        X, y, Q = (part[NUMBERS].to_numpy() if hasattr(part, "columns") else part for part in table)
+        model = SML(n_neighbors=3).fit(X, y)
+        change = plml.counterfactual(model, Q[:1], [1, 2])
+        assert set(change.changes) <= {"x1", "x2"}
+        assert model.predict(change.row)[0] == change.changed_prediction
+
+
+def test_without_pandas_names_are_numbers(rng):
+    X = rng.normal(size=(40, 3))
+    model = make_pipeline(StandardScaler(), SML()).fit(X, X[:, 0] > 0)
+    found = plml.explain(model, X[:2])
+    assert list(found.feature_names) == ["x0", "x1", "x2"]
+    np.testing.assert_allclose(found.queries.astype(float), X[:2])
+
+
+def test_a_frame_of_explanations(table):
+    X, y, Q = table
+    found = plml.explain(make_pipeline(encoder(), SML(n_neighbors=2)).fit(X, y), Q[:3])
+    frame = found.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert len(frame) == 3 * 2 * 5
