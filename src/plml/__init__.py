@@ -11,7 +11,8 @@ from plml.estimators.lmnnmm import LMNNMM
 from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
 from plml.estimators.sml import SML
-from plml.inspection.explain_any import Counterfactual, counterfactual, explain
+from plml.inspection.counterfactuals import Counterfactual, counterfactual
+from plml.inspection.explain_any import explain
 from plml.io.checkpoints import Checkpoint
 from plml.io.model_files import load, save
 

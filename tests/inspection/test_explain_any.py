@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import SplineTransformer as Spline
 
 import plml
 from plml import PLML, SML, AutoPLML
@@ -91,8 +92,32 @@ def test_values_that_a_step_forgets_are_unknown_unless_given(table):
 
 def test_a_step_that_mixes_columns_speaks_of_its_own(table):
     X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
-    model = make_pipeline(StandardScaler(), PCA(2), SML(n_neighbors=3)).fit(X, y)
-    assert list(plml.explain(model, Q).feature_names) == ["pca0", "pca1"]
+    model = make_pipeline(StandardScaler(), Spline(), SML(n_neighbors=3)).fit(X, y)
+    assert len(plml.explain(model, Q).feature_names) == len(model[:-1].get_feature_names_out())
+
+
+@pytest.mark.parametrize("last", [SML(n_neighbors=3), AutoPLML(n_bases=2, random_state=0)])
+def test_through_components(table, last):
+    """PCA is an affine map: what adds up over components adds up over columns."""
+    X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+    model = make_pipeline(StandardScaler(), PCA(2), last).fit(X, y)
+    found = plml.explain(model, Q, 4)
+    assert list(found.feature_names) == NUMBERS
+    np.testing.assert_array_equal(found.predictions, model.predict(Q))
+    np.testing.assert_allclose(found.contrasts.sum(axis=1), found.margins, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.likeness.sum(axis=2), found.squared_distances, rtol=1e-6)
+    inside = model[-1].explain(model[:-1].transform(Q), 4)
+    np.testing.assert_array_equal(found.neighbors, inside.neighbors)
+    np.testing.assert_allclose(found.margins, inside.margins)
+    np.testing.assert_allclose(found.votes, inside.votes)
+    assert found.for_values[0, 0] is None  # many rows have the same two components
+    given = plml.explain(model, Q, 4, cases=X)
+    np.testing.assert_array_equal(given.for_values, X.to_numpy()[given.cases_for])
+    np.testing.assert_allclose(given.contrasts.sum(axis=1), inside.margins, rtol=1e-6, atol=1e-9)
+    whole = make_pipeline(StandardScaler(), PCA(4), SML(n_neighbors=3)).fit(X, y)
+    told = plml.explain(whole, Q)
+    expected = X.to_numpy()[told.cases_for]
+    np.testing.assert_allclose(told.for_values.astype(float), expected, rtol=1e-9)
 
 
 def test_a_search_is_its_best_pipeline(table):

@@ -75,6 +75,7 @@ class CaseBase:
         probabilities: np.ndarray,
         ballots: Sequence[Ballot],
         tallies: Sequence[tuple[float, Tally]],
+        votes: np.ndarray | None = None,
     ) -> Explanation:
         """Why the classes with the largest shares are predicted.
 
@@ -85,6 +86,7 @@ class CaseBase:
         shares, probabilities : (q, n_classes) what is predicted by, and what a user is told
         ballots : the votes in numbers
         tallies : the same by cases, with their weights
+        votes : (q, n_neighbors) what the listed cases add, where that is known without tallies
         """
         squared, neighbors = self._search(Q, n_neighbors)
         points, own = (self.X, np.arange(len(self.X))) if Q is None else (Q, None)
@@ -93,7 +95,9 @@ class CaseBase:
         cases_against = self._nearest_of(Q, rivals)
         pair = np.concatenate([cases_for.rows, cases_against.rows], axis=1)
         parts = split_distances(self.metric, points, own, np.maximum(pair, 0), "bilinear")
-        votes = sum(weight * tally.votes_of(neighbors) for weight, tally in tallies)
+        if votes is None:
+            parts_of = [weight * tally.votes_of(neighbors) for weight, tally in tallies]
+            votes = np.sum([np.zeros(neighbors.shape), *parts_of], axis=0)
         weights, bases = self._local_metrics(Q)
         return Explanation(
             classes=self.classes,
@@ -103,7 +107,7 @@ class CaseBase:
             neighbors=neighbors,
             labels=self.classes[self.codes[neighbors]],
             squared_distances=squared,
-            votes=np.zeros(neighbors.shape) + votes,
+            votes=votes,
             likeness=split_distances(self.metric, points, own, neighbors, "likeness"),
             contributions=split_distances(self.metric, points, own, neighbors, "bilinear"),
             rivals=self.classes[rivals],

@@ -15,7 +15,8 @@ from plml.backend.progress import stage
 from plml.estimators.auto_plml import AutoPLML
 from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
-from plml.inspection.explain_any import Counterfactual, counterfactual, explain
+from plml.inspection.counterfactuals import Counterfactual, counterfactual
+from plml.inspection.explain_any import explain
 from plml.inspection.explanation import Explanation
 from plml.io.files import write
 from plml.io.model_files import read_record, write_record

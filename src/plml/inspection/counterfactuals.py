@@ -1,0 +1,264 @@
+"""``plml.counterfactual``: the smallest change of a row that turns its prediction."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plml.inspection.explain_any import classifier_of, explain
+from plml.inspection.explanation import Explanation
+from plml.inspection.explanation_text import short
+from plml.inspection.lineage import table_values
+
+#: Cases of the other class that a counterfactual may go towards.
+_GOALS = 20
+#: Columns of which all combinations are tried; of more, those that count most come first.
+_TRIED_TOGETHER = 8
+#: Halvings of the way to a case.
+_HALVINGS = 12
+
+
+class Counterfactual(NamedTuple):
+    """A row with a few columns changed, and what is predicted of it."""
+
+    prediction: Any  # before
+    changed_prediction: Any  # after
+    probability: float  # of the class after the change
+    changes: dict[str, tuple[Any, Any]]  # column: value before and after
+    row: Any  # the changed row, a data frame or an array of one row
+    towards: int  # the training row that the values come from
+
+    def __str__(self) -> str:
+        changes = ", ".join(
+            f"{name} from {short(before)} to {short(after)}"
+            for name, (before, after) in self.changes.items()
+        )
+        return (
+            f"{self.changed_prediction} (probability {self.probability:.0%}) instead of "
+            f"{self.prediction}: {changes}"
+        )
+
+
+def counterfactual(
+    model: Any,
+    X: Any,
+    columns: Sequence[Any] | None = None,
+    max_columns: int = 3,
+    target: Any = None,
+    *,
+    cases: Any = None,
+) -> Counterfactual | None:
+    """The smallest change of a few columns that turns a prediction, found by predicting it.
+
+    Values move towards those of a stored case of another class: few columns first, then as short a
+    way as turns the prediction. None where no case within reach does.
+
+    Parameters
+    ----------
+    model : as in ``explain``
+    X : one row, as ``model.predict`` takes it
+    columns : that may change, names or numbers; by default all
+    max_columns : how many of them at most
+    target : the class to reach; by default any other
+    cases : as in ``explain``
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import plml
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = plml.AutoPLML(random_state=0).fit(X, y)
+    >>> change = plml.counterfactual(model, X.iloc[[70]], ["petal width (cm)", "petal length (cm)"])
+    >>> change.prediction, change.changed_prediction
+    (1, 2)
+    """
+    if len(X) != 1:
+        raise ValueError(f"give one row, got {len(X)}")
+    model = getattr(model, "best_estimator_", model)
+    found = explain(model, X)
+    names = [str(name) for name in found.feature_names]
+    allowed = _allowed(names, columns)
+    if not max_columns >= 1:
+        raise ValueError(f"max_columns must be at least 1, got {max_columns}")
+    before = model.predict(X)[0]
+    if target is not None and target not in found.classes:
+        raise ValueError(f"target must be one of the classes, got {target!r}")
+    goals = _goals(model, X, before, target, cases)
+    if any(value is None for value in goals.values.ravel()):
+        raise ValueError(
+            "the values of the stored cases are unknown behind this pipeline; give the table that "
+            "it was fitted to, cases=X_train"
+        )
+    trials = [
+        (goal, chosen)
+        for size in range(1, min(max_columns, len(allowed)) + 1)
+        for goal in range(len(goals.rows))
+        for chosen in _combinations(found, allowed, goals.values[goal], size)
+    ]
+    if not trials:
+        return None
+    rows = _changed_rows(X, names, [(goals.values[g], chosen) for g, chosen in trials])
+    predicted = model.predict(rows)
+    turned = (predicted != before) if target is None else (predicted == target)
+    works = [t for t, good in zip(trials, turned, strict=True) if good]
+    if not works:
+        return None
+    fewest = min(len(chosen) for _, chosen in works)
+    ways = [
+        _shortened(model, X, names, goals, t, before, target) for t in works if len(t[1]) == fewest
+    ]
+    _, row, (goal, chosen) = min(ways, key=lambda way: way[0])
+    after = model.predict(row)[0]
+    place = list(found.classes).index(after)
+    old, new = table_values(X)[0], table_values(row)[0]
+    where = [_column_of(X, names[c], c) for c in chosen]
+    return Counterfactual(
+        before,
+        after,
+        float(model.predict_proba(row)[0][place]),
+        {names[c]: (old[w], new[w]) for c, w in zip(chosen, where, strict=True)},
+        row,
+        int(goals.rows[goal]),
+    )
+
+
+class _Goals(NamedTuple):
+    rows: np.ndarray  # numbers of training rows
+    values: np.ndarray  # (g, n_columns) their values
+
+
+def _goals(model: Any, X: Any, before: Any, target: Any, cases: Any) -> _Goals:
+    """The nearest cases of other classes, or of the one that is asked for."""
+    _, last = classifier_of(model)
+    n_rows = len(last.training_cases()[1])
+    n_listed = min(n_rows, 16 * _GOALS)
+    while True:
+        found = explain(model, X, n_listed, cases=cases)
+        labels = found.labels[0]
+        good = np.flatnonzero(labels != before if target is None else labels == target)[:_GOALS]
+        if len(good) == _GOALS or n_listed == n_rows:
+            return _Goals(found.neighbors[0][good], found.neighbor_values[0][good])
+        n_listed = min(n_rows, 8 * n_listed)
+
+
+def _allowed(names: list[str], columns: Sequence[Any] | None) -> list[int]:
+    if columns is None:
+        return list(range(len(names)))
+    chosen = []
+    for column in [columns] if isinstance(columns, str) else columns:
+        place = column if isinstance(column, int) else None
+        if place is None and str(column) in names:
+            place = names.index(str(column))
+        if place is None or not 0 <= place < len(names):
+            raise ValueError(f"there is no column {column!r}; there are {', '.join(names[:8])}")
+        chosen.append(place)
+    return chosen
+
+
+def _combinations(
+    found: Explanation, allowed: list[int], values: np.ndarray, size: int
+) -> list[tuple[int, ...]]:
+    """Sets of columns in which a case differs, those that set the classes apart first."""
+    differing = [c for c in allowed if _differs(found.queries[0, c], values[c])]
+    order = sorted(differing, key=lambda c: -abs(found.contrasts[0, c]))[:_TRIED_TOGETHER]
+    return list(combinations(order, size)) if size > 1 else [(c,) for c in differing]
+
+
+def _differs(here: Any, there: Any) -> bool:
+    return not (here == there or (here != here and there != there))
+
+
+def _column_of(X: Any, name: str, number: int) -> int:
+    """Where a column is in the user's row."""
+    if not hasattr(X, "columns"):
+        return int(name[1:]) if name[1:].isdigit() else number
+    return [str(c) for c in X.columns].index(name)
+
+
+def _changed_rows(
+    X: Any, names: list[str], changes: list[tuple[np.ndarray, tuple[int, ...]]]
+) -> Any:
+    """Copies of one row, each with some columns replaced."""
+    if not hasattr(X, "columns"):
+        rows = np.repeat(np.asarray(X), len(changes), axis=0).astype(float)
+        for row, (values, chosen) in zip(rows, changes, strict=True):
+            for c in chosen:
+                row[_column_of(X, names[c], c)] = values[c]
+        return rows
+    repeated = X.iloc[np.zeros(len(changes), dtype=int)].reset_index(drop=True)
+    labels = {str(c): c for c in X.columns}
+    for name_number in {c for _, chosen in changes for c in chosen}:
+        label = labels[names[name_number]]
+        column = repeated[label].astype(object)
+        for i, (values, chosen) in enumerate(changes):
+            if name_number in chosen:
+                column.iloc[i] = values[name_number]
+        repeated[label] = _like(column, X[label])
+    return repeated
+
+
+def _like(column: Any, before: Any) -> Any:
+    """A changed column in its old type, where that can hold the values."""
+    if before.dtype.kind in "iuf":
+        return column.astype(float)
+    try:
+        return column.astype(before.dtype)
+    except (TypeError, ValueError):
+        return column
+
+
+def _shortened(
+    model: Any, X: Any, names: list[str], goals: _Goals, trial: Any, before: Any, target: Any
+) -> tuple[float, Any, Any]:
+    """How far it is to the nearest point of the way to a case that turns the prediction.
+
+    Numbers move together along a straight line, categories change at once. Columns of whole
+    numbers stay whole.
+    """
+    goal, chosen = trial
+    start = table_values(X)[0][[_column_of(X, names[c], c) for c in chosen]]
+    end = goals.values[goal][list(chosen)]
+    moves = [_is_number(a) and _is_number(b) for a, b in zip(start, end, strict=True)]
+
+    def row_at(part: float) -> Any:
+        values = goals.values[goal].copy()
+        for c, a, b, can_move in zip(chosen, start, end, moves, strict=True):
+            values[c] = _between(a, b, part) if can_move else b
+        return _changed_rows(X, names, [(values, chosen)])
+
+    def turns(row: Any) -> bool:
+        predicted = model.predict(row)[0]
+        return bool(predicted != before if target is None else predicted == target)
+
+    stays, turned, row = 0.0, 1.0, row_at(1.0)
+    for _ in range(_HALVINGS if any(moves) else 0):
+        middle = 0.5 * (stays + turned)
+        candidate = row_at(middle)
+        if turns(candidate):
+            turned, row = middle, candidate
+        else:
+            stays = middle
+    return _moved(model, X, row), row, trial
+
+
+def _moved(model: Any, X: Any, row: Any) -> float:
+    """The learned distance between a row and its changed copy."""
+    steps, last = classifier_of(model)
+    pair = [part if steps is None else steps.transform(part) for part in (X, row)]
+    if hasattr(last, "encoder_"):
+        pair, last = [last.encoder_.transform(part) for part in pair], last.model_
+    first, second = (np.asarray(part, dtype=np.float64)[0] for part in pair)
+    return float(last.pair_distance(np.stack([first, second])[None])[0])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and value == value
+
+
+def _between(a: Any, b: Any, part: float) -> float:
+    """A point on the way from a to b, rounded towards b where both are whole."""
+    value = float(a) + part * (float(b) - float(a))
+    if float(a).is_integer() and float(b).is_integer():
+        return float(np.ceil(value) if b > a else np.floor(value))
+    return float(f"{value:.4g}") if part < 1.0 else float(b)
