@@ -7,8 +7,10 @@ from sklearn.linear_model import Ridge
 
 from plml import DANN, LMNNMM, PLML, SML
 from plml.metric.votes import RIDGE, class_shares, linear_shares
+from plml.ops import topk
 from plml.ops.distances import reconstruction_weights
 from plml.ops.projections import psd_factor
+from plml.stages.search import inverse_distances, nested_votes, vote
 
 K = 12
 
@@ -102,3 +104,17 @@ def test_training_rows_vote_without_themselves(iris):
     squared, nearest = model._metric.search(None, 9)
     shares = class_shares(model._metric, None, squared, nearest, y, 3, "linear")
     np.testing.assert_array_equal(found.predictions, shares.argmax(axis=1))
+
+
+@pytest.mark.parametrize("block", [1, 10**6])
+@pytest.mark.parametrize("weighed", [False, True])
+def test_votes_of_fewer_neighbours_are_those_counted_alone(rng, monkeypatch, block, weighed):
+    monkeypatch.setattr(topk, "_BLOCK_ELEMENTS", block)
+    labels, sizes = rng.integers(4, size=(7, 9)), (5, 1, 9)
+    squared = np.sort(rng.random((7, 9)), axis=1)
+    squared[2, :2] = 0.0
+    weights = inverse_distances(squared) if weighed else None
+    found = nested_votes(labels, 4, sizes, weights)
+    for k, shares in zip(sizes, found, strict=True):
+        alone = inverse_distances(squared[:, :k]) if weighed else None
+        np.testing.assert_allclose(shares, vote(labels[:, :k], 4, alone))

@@ -145,12 +145,12 @@ class Fold:
         place = {setting: number for number, setting in enumerate(settings)}
         table, kept = np.empty((3, len(settings))), _KeptVotes(candidates.n_kept)
         for p, r, gap, shares in self.votes(candidates, X, y, run):
-            for v, share in enumerate(shares):
-                right = float(np.mean(share.argmax(axis=1) == y[self.test]))
-                brier = float(np.mean(np.sum((share - truth) ** 2, axis=1)))
-                number = place[p, r, v]
-                table[:, number] = right, brier, gap
-                kept.offer(brier, number, share)
+            numbers, stacked = [place[p, r, v] for v in range(len(shares))], np.stack(shares)
+            right = (stacked.argmax(axis=2) == y[self.test]).mean(axis=1)
+            brier = ((stacked - truth) ** 2).sum(axis=2).mean(axis=1)
+            table[:, numbers] = right, brier, np.full(len(shares), gap)
+            for number, score, share in zip(numbers, brier.tolist(), shares, strict=True):
+                kept.offer(score, number, share)
         return (*table, *kept.arrays((len(self.test), self.n_classes)))
 
     def votes(

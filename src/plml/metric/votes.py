@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from plml.backend.arrays import Array, like, namespace
-from plml.stages.search import inverse_distances, vote
+from plml.stages.search import inverse_distances, nested_votes, vote
 
 #: Ways to weigh votes.
 VOTES = ("uniform", "distance", "linear")
@@ -118,12 +118,15 @@ def shares_by_voting(
     metric, Q, squared, nearest, labels, n_classes : as in ``class_shares``
     votings : of no more neighbours than were found
     """
-    sizes = [k for k, how in votings if how == "linear"]
-    linear = iter(linear_shares(metric, Q, nearest, labels, n_classes, sizes) if sizes else ())
+    near = like(labels, nearest)[nearest]
 
-    def shares(k: int, how: str) -> Array:
+    def shares(how: str, sizes: list[int]) -> list[Array]:
         if how == "linear":
-            return next(linear)
-        return class_shares(metric, Q, squared[:, :k], nearest[:, :k], labels, n_classes, how)
+            return linear_shares(metric, Q, nearest, labels, n_classes, sizes)
+        # Neighbours at distance zero come first, so they outvote the others among the first k too.
+        weights = inverse_distances(squared) if how == "distance" else None
+        return nested_votes(near, n_classes, sizes, weights)
 
-    return [shares(*voting) for voting in votings]
+    sizes = {how: [k for k, other in votings if other == how] for _, how in votings}
+    found = {how: iter(shares(how, sizes_of)) for how, sizes_of in sizes.items()}
+    return [next(found[how]) for _, how in votings]

@@ -50,8 +50,9 @@ def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
         return project_simplex(V)
     ones = np.ones(m, dtype=V.dtype)
     eps = float(np.finfo(V.dtype).eps)
-    unknown = np.flatnonzero(np.isnan(threshold))
-    threshold[unknown] = _below_every_threshold(V[unknown])
+    if np.isnan(threshold).any():
+        unknown = np.flatnonzero(np.isnan(threshold))
+        threshold[unknown] = _below_every_threshold(V[unknown])
     above, excess = _above(V, threshold, ones)
     rows: np.ndarray | slice = slice(None)
     part, part_above, t = V, above, threshold
@@ -65,9 +66,12 @@ def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
             part, part_above, t = V[rows], part_above[open_rows], t[open_rows]
             excess = excess[open_rows]
         counts = (part_above > 0.0) @ ones
-        empty = np.flatnonzero(counts == 0.0)
-        t = t + excess / np.maximum(counts, 1.0)
-        t[empty] = _below_every_threshold(part[empty])
+        if counts.all():
+            t = t + excess / counts
+        else:
+            empty = np.flatnonzero(counts == 0.0)
+            t = t + excess / np.maximum(counts, 1.0)
+            t[empty] = _below_every_threshold(part[empty])
         part_above, excess = _above(part, t, ones)
         threshold[rows], above[rows] = t, part_above
     return above

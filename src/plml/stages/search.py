@@ -11,6 +11,8 @@ with case weights V (n, m') and case metrics N (m', d, d), the squared distance 
 with p_c(x) = x^T N_c x.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from plml.backend.arrays import (
@@ -381,6 +383,29 @@ def vote(neighbor_labels: Array, n_classes: int, weights: Array | None = None) -
     labels, votes = (xp.reshape(part, (-1,)) for part in (flat, weights))
     sums = xp.reshape(segment_sum(votes, labels, n_queries * n_classes), (n_queries, n_classes))
     return sums / xp.sum(weights, axis=1)[:, None]
+
+
+def nested_votes(
+    neighbor_labels: Array, n_classes: int, sizes: Sequence[int], weights: Array | None = None
+) -> list[Array]:
+    """``vote`` of the first neighbours alone, for several numbers of them, from one pass.
+
+    Parameters
+    ----------
+    neighbor_labels, n_classes, weights : as in ``vote``
+    sizes : numbers of neighbours, an array of shares for each
+    """
+    xp, place, k = namespace(neighbor_labels), device(neighbor_labels), max(sizes)
+    n_queries, last = len(neighbor_labels), [size - 1 for size in sizes]
+    classes = xp.arange(n_classes, device=place)
+    shares = xp.empty((len(sizes), n_queries, n_classes), dtype=xp.float64, device=place)
+    for rows in row_blocks(n_queries, 2 * k * (n_classes + 1), neighbor_labels):
+        votes = xp.astype(neighbor_labels[rows][:, :k, None] == classes, xp.float64)
+        if weights is not None:
+            votes = votes * weights[rows][:, :k, None]
+        sums = xp.cumulative_sum(votes, axis=1)[:, last]
+        shares[:, rows] = xp.moveaxis(sums / xp.sum(sums, axis=2)[:, :, None], 1, 0)
+    return [shares[i, ...] for i in range(len(sizes))]
 
 
 def inverse_distances(squared: Array) -> Array:
