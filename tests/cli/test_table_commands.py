@@ -67,21 +67,26 @@ def test_evaluate(files, capsys):
 
 def test_explain_adds_up(files, tmp_path, capsys):
     out, picture = tmp_path / "why.csv", tmp_path / "why.png"
-    arguments = ("--row", 3, "--cases", 2, "-o", out, "--picture", picture)
+    arguments = ("--row", 3, "--cases", 2, "-o", out, "--picture", picture, "--change")
     assert run("explain", files / "model.skops", files / "test.csv", *arguments) == 0
     printed = capsys.readouterr().out
     assert "row 3: predicted" in printed
-    assert printed.count("training row") == 2
+    assert "The vote\n  1 of 1 neighbours is" in printed
+    assert re.search(r"Why \w+ and not \w+", printed)
+    assert printed.split("Nearest cases")[1].split("What sets")[0].count("  row ") == 2
+    assert "What would change it" in printed
     frame = pd.read_csv(out)
     assert (frame["row"] == 3).all()
-    sums = frame.groupby("rank")["part"].sum()
-    np.testing.assert_allclose(sums, frame.groupby("rank")["squared_distance"].first(), rtol=1e-6)
+    distances = frame.groupby("rank")["squared_distance"].first()
+    for split in ("likeness", "contribution"):
+        sums = frame.groupby("rank")[split].sum()
+        np.testing.assert_allclose(sums, distances, rtol=1e-6)
     # In the columns and units of the table, here and there.
     tables = pd.read_csv(files / "test.csv"), pd.read_csv(files / "train.csv")
     assert set(frame["column"]) == set(tables[0].columns) - {"grape"}
     for line in frame.itertuples():
         there = tables[1].iloc[line.training_row]
-        for value, row in ((line.value, tables[0].iloc[3]), (line.case_value, there)):
+        for value, row in ((line.value, tables[0].iloc[3]), (line.neighbor_value, there)):
             expected = row[line.column]
             assert value == expected or float(value) == pytest.approx(expected)
         assert line.label == there["grape"]

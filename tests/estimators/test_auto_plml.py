@@ -303,8 +303,8 @@ class TestModel:
         products = fitted.query_vectors(Q) @ fitted.index_vectors().T
         np.testing.assert_array_equal(products.argmax(axis=1), found[:, 0])
         told = fitted.explain(Q, 4)
-        np.testing.assert_allclose(told.queries, Q)
-        np.testing.assert_allclose(told.neighbor_values, X[found])
+        np.testing.assert_allclose(told.queries.astype(float), Q)
+        np.testing.assert_allclose(told.neighbor_values.astype(float), X[found])
         np.testing.assert_allclose(told.contributions.sum(axis=2), distances**2, atol=1e-9)
         np.testing.assert_array_equal(told.predictions, fitted.predict(Q))
         assert fitted.explain(n_neighbors=2).predictions.shape == (len(X),)

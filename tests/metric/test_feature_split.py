@@ -1,36 +1,65 @@
 import numpy as np
 import pytest
+from scipy.linalg import sqrtm
 
 from plml.metric.feature_split import (
-    feature_contributions,
-    feature_importance,
+    bilinear_parts,
     leading_directions,
+    likeness_parts,
+    split_distances,
+    spread_of,
 )
 from plml.ops import topk
 
 
+class Metrics:
+    """Between points and training rows, one matrix per pair."""
+
+    def __init__(self, X, M):
+        self.X, self.M = X, M
+
+    def between(self, Q, own, cases):
+        return self.M[cases]
+
+
 @pytest.mark.parametrize("block", [1, 10**6])
-def test_contributions_by_the_definition(rng, monkeypatch, block):
+def test_both_splits_by_their_definitions(rng, monkeypatch, block):
     monkeypatch.setattr(topk, "_BLOCK_ELEMENTS", block)
-    A = rng.normal(size=(2, 3, 3))
-    M, W = A @ A.swapaxes(1, 2), rng.dirichlet(np.ones(2), size=4)
-    queries, cases = rng.normal(size=(4, 3)), rng.normal(size=(4, 5, 3))
-    found = feature_contributions(queries, cases, W, M)
-    assert found.shape == (4, 5, 3)
+    X, Q, A = rng.normal(size=(6, 3)), rng.normal(size=(4, 3)), rng.normal(size=(6, 3, 3))
+    metric, cases = Metrics(X, A @ A.swapaxes(1, 2)), rng.integers(6, size=(4, 5))
+    bilinear, likeness = (
+        split_distances(metric, Q, None, cases, kind) for kind in ("bilinear", "likeness")
+    )
+    S = np.diag(X.std(axis=0))
     for q in range(4):
-        metric = W[q, 0] * M[0] + W[q, 1] * M[1]
         for k in range(5):
-            difference = queries[q] - cases[q, k]
-            expected = [difference[f] * (metric[f] @ difference) for f in range(3)]
-            np.testing.assert_allclose(found[q, k], expected)
+            M, difference = metric.M[cases[q, k]], Q[q] - X[cases[q, k]]
+            expected = [difference[f] * (M[f] @ difference) for f in range(3)]
+            np.testing.assert_allclose(bilinear[q, k], expected)
+            root = sqrtm(S @ M @ S).real
+            expected = (root @ np.linalg.inv(S) @ difference) ** 2
+            np.testing.assert_allclose(likeness[q, k], expected, rtol=1e-6, atol=1e-9)
 
 
-def test_contributions_of_single_precision_are_computed_in_double(rng):
+def test_single_precision_is_split_in_double(rng):
     queries = (1000 + rng.normal(size=(3, 4))).astype(np.float32)
-    cases = (1000 + rng.normal(size=(3, 2, 4))).astype(np.float32)
-    found = feature_contributions(queries, cases, np.ones((3, 1)), np.eye(4)[None])
-    expected = (queries[:, None].astype(float) - cases.astype(float)) ** 2
+    X = (1000 + rng.normal(size=(5, 4))).astype(np.float32)
+    metric, cases = Metrics(X, np.stack([np.eye(4)] * 5)), rng.integers(5, size=(3, 2))
+    found = split_distances(metric, queries, None, cases, "bilinear")
+    expected = (queries[:, None].astype(float) - X[cases].astype(float)) ** 2
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_metric_for_all_cases_of_a_point(rng):
+    D, A = rng.normal(size=(3, 4, 2)), rng.normal(size=(3, 1, 2, 2))
+    M = A @ A.swapaxes(2, 3)
+    for split in (bilinear_parts, likeness_parts):
+        one_by_one = split(D, np.repeat(M, 4, axis=1), np.ones(2))
+        np.testing.assert_allclose(split(D, M, np.ones(2)), one_by_one)
+
+
+def test_a_constant_column_has_a_spread_of_one():
+    np.testing.assert_array_equal(spread_of(np.array([[1.0, 2.0], [3.0, 2.0]])), [1.0, 1.0])
 
 
 def test_directions_are_leading_eigenvectors_with_a_fixed_sign(rng):
@@ -50,10 +79,3 @@ def test_directions_are_leading_eigenvectors_with_a_fixed_sign(rng):
     np.testing.assert_allclose(values, np.linalg.eigvalsh(M)[:, ::-1][:, :2])
     # Rounding below zero is zero.
     assert leading_directions(-1e-12 * np.eye(2)[None], 2)[0].tolist() == [[0.0, 0.0]]
-
-
-def test_importance_is_a_share_in_units_of_the_spread():
-    diagonals = np.array([[1.0, 2.0, 1.0], [0.0, 0.0, 0.0]])
-    found = feature_importance(diagonals, np.array([1.0, 2.0, 3.0]))
-    np.testing.assert_allclose(found[0], [1 / 18, 8 / 18, 9 / 18])
-    np.testing.assert_array_equal(found[1], 0.0)  # a metric of zero has no shares

@@ -6,6 +6,7 @@ import pytest
 import judge
 from plml.metric.basis_metric import BasisMetric
 from plml.metric.case_metric import CaseMetric
+from plml.metric.feature_split import split_distances
 from plml.metric.query_metric import QueryMetric
 from plml.metric.weight_rules import NearestCenter, NearestRow, NewPoint, SingleMetric
 from plml.ops.span import inside, inward, span_of
@@ -107,16 +108,23 @@ class TestBasisMetric:
             metric = BasisMetric(X, W, M, rule, span=span)
             assert metric.weights(Q.astype(np.float32)).dtype == np.float32
 
-    def test_the_split_adds_up_and_shares_sum_to_one(self, rows, bases):
+    def test_metrics_between_points_and_rows(self, rows, bases):
         X, Q, span = rows
         M, W = bases
         metric = BasisMetric(X, W, M, NearestRow(), span=span)
         squared, found = metric.search(Q, K)
-        weights = metric.weights(Q)
-        np.testing.assert_allclose(metric.split(Q, weights, found).sum(axis=2), squared)
-        shares = metric.importance(weights)
-        diagonals = np.einsum("qdd->qd", combined(weights, M)) * X.var(axis=0)
-        np.testing.assert_allclose(shares, diagonals / diagonals.sum(axis=1, keepdims=True))
+        between = metric.between(Q, None, found)
+        np.testing.assert_allclose(between[:, 0], combined(metric.weights(Q), M))
+        for kind in ("bilinear", "likeness"):
+            parts = split_distances(metric, Q, None, found, kind)
+            np.testing.assert_allclose(parts.sum(axis=2), squared)
+        rows_ = np.array([3, 0, 5])
+        np.testing.assert_allclose(
+            metric.between(X[rows_], rows_, found[:3])[:, 0], combined(W[rows_], M)
+        )
+        squared, found = metric.search(None, K)
+        for all_rows, some in zip((squared, found), metric.search_rows(rows_, K), strict=True):
+            np.testing.assert_allclose(some, all_rows[rows_])
 
     def test_one_metric_is_one_matrix_for_all(self, rows, bases):
         X, Q, span = rows

@@ -34,14 +34,13 @@ def test_a_saved_model_predicts_the_same(wine, tmp_path):
 def test_an_explanation_is_in_the_columns_and_units_of_the_table(wine):
     train, test = wine[:120], wine[120:]
     model = tables.fit(train, "grape", "train.csv", regularization=1.0, n_bases=4, random_state=0)
-    found, parts, importance = model.explain(test[:1], "test.csv", 2)
-    assert set(parts["column"]) == set(importance["column"]) == set(wine.columns) - {"grape"}
-    np.testing.assert_allclose(parts.groupby("rank")["part"].sum(), found.squared_distances[0])
+    found = model.explain(test[:1], "test.csv", 2)
+    parts = found.to_frame()
+    assert set(parts["feature"]) == set(wine.columns) - {"grape"}
+    for split in ("likeness", "contribution"):
+        np.testing.assert_allclose(parts.groupby("rank")[split].sum(), found.squared_distances[0])
     for case in parts.itertuples():
-        there = train.iloc[case.training_row][case.column]
-        value = test.iloc[0][case.column]
-        if case.column == "cellar":
-            assert (case.value, case.case_value) == (value, there)
-        else:
-            assert case.value == pytest.approx(value)
-            assert case.case_value == pytest.approx(there, abs=1e-6)
+        assert case.neighbor_value == train.iloc[case.training_row][case.feature]
+        assert case.value == test.iloc[0][case.feature]
+    change = model.counterfactual(test[:1], "test.csv")
+    assert change is None or change.changed_prediction != found.predictions[0]

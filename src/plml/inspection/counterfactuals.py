@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plml.inspection.explain_any import classifier_of, explain
+from plml.inspection.explain_any import case_values, classifier_of, explain
 from plml.inspection.explanation import Explanation
 from plml.inspection.explanation_text import short
 from plml.inspection.lineage import table_values
@@ -15,6 +15,8 @@ from plml.inspection.lineage import table_values
 _GOALS = 20
 #: Columns of which all combinations are tried; of more, those that count most come first.
 _TRIED_TOGETHER = 8
+#: Changes whose way is shortened, those that move the least.
+_SHORTENED = 5
 #: Halvings of the way to a case.
 _HALVINGS = 12
 
@@ -84,31 +86,19 @@ def counterfactual(
     before = model.predict(X)[0]
     if target is not None and target not in found.classes:
         raise ValueError(f"target must be one of the classes, got {target!r}")
-    goals = _goals(model, X, before, target, cases)
+    goals = _goals(model, X, before, target, names, cases)
     if any(value is None for value in goals.values.ravel()):
         raise ValueError(
             "the values of the stored cases are unknown behind this pipeline; give the table that "
             "it was fitted to, cases=X_train"
         )
-    trials = [
-        (goal, chosen)
-        for size in range(1, min(max_columns, len(allowed)) + 1)
-        for goal in range(len(goals.rows))
-        for chosen in _combinations(found, allowed, goals.values[goal], size)
-    ]
-    if not trials:
-        return None
-    rows = _changed_rows(X, names, [(goals.values[g], chosen) for g, chosen in trials])
-    predicted = model.predict(rows)
-    turned = (predicted != before) if target is None else (predicted == target)
-    works = [t for t, good in zip(trials, turned, strict=True) if good]
+    turned = _Turned(model, before, target)
+    works = _fewest_columns(model, X, found, goals, allowed, max_columns, turned)
     if not works:
         return None
-    fewest = min(len(chosen) for _, chosen in works)
-    ways = [
-        _shortened(model, X, names, goals, t, before, target) for t in works if len(t[1]) == fewest
-    ]
-    _, row, (goal, chosen) = min(ways, key=lambda way: way[0])
+    ways = [_shortened(X, names, goals, trial, turned) for trial in works]
+    moved = np.concatenate([_moved(model, X, row) for row, _ in ways])
+    row, (goal, chosen) = ways[int(moved.argmin())]
     after = model.predict(row)[0]
     place = list(found.classes).index(after)
     old, new = table_values(X)[0], table_values(row)[0]
@@ -123,23 +113,62 @@ def counterfactual(
     )
 
 
+class _Turned(NamedTuple):
+    """Whether rows are predicted as something else, or as what is asked for."""
+
+    model: Any
+    before: Any
+    target: Any
+
+    def __call__(self, rows: Any) -> np.ndarray:
+        predicted = self.model.predict(rows)
+        return predicted != self.before if self.target is None else predicted == self.target
+
+
+def _fewest_columns(
+    model: Any,
+    X: Any,
+    found: Explanation,
+    goals: "_Goals",
+    allowed: list[int],
+    most: int,
+    turned: _Turned,
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Numbers of goals with columns that turn the prediction: as few as do, the nearest rows."""
+    names = [str(name) for name in found.feature_names]
+    for size in range(1, min(most, len(allowed)) + 1):
+        trials = [
+            (goal, chosen)
+            for goal in range(len(goals.rows))
+            for chosen in _combinations(found, allowed, goals.values[goal], size)
+        ]
+        if not trials:
+            continue
+        rows = _changed_rows(X, names, [(goals.values[g], chosen) for g, chosen in trials])
+        works = np.flatnonzero(turned(rows))
+        if len(works):
+            moved = _moved(model, X, rows.iloc[works] if hasattr(rows, "iloc") else rows[works])
+            return [trials[works[i]] for i in np.argsort(moved, kind="stable")[:_SHORTENED]]
+    return []
+
+
 class _Goals(NamedTuple):
     rows: np.ndarray  # numbers of training rows
     values: np.ndarray  # (g, n_columns) their values
 
 
-def _goals(model: Any, X: Any, before: Any, target: Any, cases: Any) -> _Goals:
+def _goals(model: Any, X: Any, before: Any, target: Any, names: list[str], cases: Any) -> _Goals:
     """The nearest cases of other classes, or of the one that is asked for."""
-    _, last = classifier_of(model)
-    n_rows = len(last.training_cases()[1])
-    n_listed = min(n_rows, 16 * _GOALS)
+    steps, last = classifier_of(model)
+    labels = last.classes_[last.training_cases()[1]]
+    features, n_found = X if steps is None else steps.transform(X), min(len(labels), 16 * _GOALS)
     while True:
-        found = explain(model, X, n_listed, cases=cases)
-        labels = found.labels[0]
-        good = np.flatnonzero(labels != before if target is None else labels == target)[:_GOALS]
-        if len(good) == _GOALS or n_listed == n_rows:
-            return _Goals(found.neighbors[0][good], found.neighbor_values[0][good])
-        n_listed = min(n_rows, 8 * n_listed)
+        near = last.kneighbors(features, n_found, return_distance=False)[0]
+        wanted = labels[near] != before if target is None else labels[near] == target
+        if wanted.sum() >= _GOALS or n_found == len(labels):
+            rows = near[wanted][:_GOALS]
+            return _Goals(rows, case_values(model, names, rows, cases))
+        n_found = min(len(labels), 8 * n_found)
 
 
 def _allowed(names: list[str], columns: Sequence[Any] | None) -> list[int]:
@@ -208,10 +237,8 @@ def _like(column: Any, before: Any) -> Any:
         return column
 
 
-def _shortened(
-    model: Any, X: Any, names: list[str], goals: _Goals, trial: Any, before: Any, target: Any
-) -> tuple[float, Any, Any]:
-    """How far it is to the nearest point of the way to a case that turns the prediction.
+def _shortened(X: Any, names: list[str], goals: _Goals, trial: Any, turned: _Turned) -> Any:
+    """The first row found on the way to a case that turns the prediction, and the trial.
 
     Numbers move together along a straight line, categories change at once. Columns of whole
     numbers stay whole.
@@ -227,29 +254,25 @@ def _shortened(
             values[c] = _between(a, b, part) if can_move else b
         return _changed_rows(X, names, [(values, chosen)])
 
-    def turns(row: Any) -> bool:
-        predicted = model.predict(row)[0]
-        return bool(predicted != before if target is None else predicted == target)
-
-    stays, turned, row = 0.0, 1.0, row_at(1.0)
+    low, high, row = 0.0, 1.0, row_at(1.0)
     for _ in range(_HALVINGS if any(moves) else 0):
-        middle = 0.5 * (stays + turned)
+        middle = 0.5 * (low + high)
         candidate = row_at(middle)
-        if turns(candidate):
-            turned, row = middle, candidate
+        if turned(candidate)[0]:
+            high, row = middle, candidate
         else:
-            stays = middle
-    return _moved(model, X, row), row, trial
+            low = middle
+    return row, trial
 
 
-def _moved(model: Any, X: Any, row: Any) -> float:
-    """The learned distance between a row and its changed copy."""
+def _moved(model: Any, X: Any, rows: Any) -> np.ndarray:
+    """The learned distances between a row and changed copies of it."""
     steps, last = classifier_of(model)
-    pair = [part if steps is None else steps.transform(part) for part in (X, row)]
+    both = [part if steps is None else steps.transform(part) for part in (X, rows)]
     if hasattr(last, "encoder_"):
-        pair, last = [last.encoder_.transform(part) for part in pair], last.model_
-    first, second = (np.asarray(part, dtype=np.float64)[0] for part in pair)
-    return float(last.pair_distance(np.stack([first, second])[None])[0])
+        both, last = [last.encoder_.transform(part) for part in both], last.model_
+    one, others = (np.asarray(part, dtype=np.float64) for part in both)
+    return last.pair_distance(np.stack([np.broadcast_to(one, others.shape), others], axis=1))
 
 
 def _is_number(value: Any) -> bool:

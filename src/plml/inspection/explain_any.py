@@ -1,5 +1,6 @@
 """``plml.explain``: for a model alone, or at the end of a pipeline."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,34 @@ def _with_values(found: Explanation, known: np.ndarray) -> Explanation:
     return found.in_columns(
         list(found.feature_names), np.arange(d), found.queries, lambda rows: known[rows]
     )
+
+
+def case_values(model: Any, names: Sequence[str], rows: np.ndarray, cases: Any) -> np.ndarray:
+    """(n, n_columns) values of training rows in the columns of an explanation.
+
+    None where they are unknown.
+
+    Parameters
+    ----------
+    model : as in ``explain``
+    names : of the columns
+    rows : (n,) numbers of training rows
+    cases : as in ``explain``
+    """
+    steps, last = classifier_of(model)
+    if cases is not None:
+        known = table_values(cases)[rows]
+        if hasattr(cases, "columns"):
+            given = [str(name) for name in cases.columns]
+            return known[:, [given.index(name) for name in names]]
+        return known
+    features = _training_values(last)[rows]
+    if steps is None:
+        return snapped(features, features.dtype)
+    columns = lineage(steps, _input_names(steps))
+    if not columns.is_table:
+        return np.full((len(rows), len(names)), None, dtype=object)
+    return snapped(columns.values(features)[:, np.unique(columns.owner)], features.dtype)
 
 
 def _training_values(model: Any) -> np.ndarray:
