@@ -11,6 +11,7 @@ from plml.estimators.lmnnmm import LMNNMM
 from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
 from plml.estimators.sml import SML
+from plml.explorer.server import explore
 from plml.io.checkpoints import Checkpoint
 from plml.io.model_files import load, save
 
@@ -30,6 +31,7 @@ __all__ = [
     "Checkpoint",
     "KernelSVM",
     "__version__",
+    "explore",
     "load",
     "save",
 ]
