@@ -258,13 +258,14 @@ def records_of(found: Explanation, subject: Subject, average: LocalMetrics) -> l
     directions = _directions(local, subject)
     ellipses = _ellipses(local, average, subject)
     code = {label: number for number, label in enumerate(found.classes.tolist())}
+    predictions, rivals = found.predictions.tolist(), found.rivals.tolist()
     labels = np.vectorize(code.__getitem__, otypes=[int])(found.labels)
     return [
         {
-            "prediction": code[found.predictions[i].item()],
+            "prediction": code[predictions[i]],
             "probabilities": _top_classes(found.probabilities[i]),
             "votes": _votes(found, i),
-            "rival": code[found.rivals[i].item()],
+            "rival": code[rivals[i]],
             **_contrast(found, i),
             "neighbors": [_neighbor(found, i, j, labels) for j in range(found.neighbors.shape[1])],
             "metric": _metric_bars(local.shares[i], average.shares[0]),

@@ -132,8 +132,8 @@ def serve(
     port, address, open_browser : as in ``explore``
     """
     server = LiveServer(data, port, address)
-    print(f"The explorer is at {server.url} (Ctrl-C ends it).", flush=True)
     try:
+        print(f"The explorer is at {server.url} (Ctrl-C ends it).", flush=True)
         server.run(open_browser)
     except KeyboardInterrupt:
         print("\nThe explorer has ended.", flush=True)
