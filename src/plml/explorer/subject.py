@@ -7,7 +7,7 @@ of the time of an explanation, and the page does not show them.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from plml.backend.progress import stage
 from plml.estimators._calibration import calibrated
 from plml.estimators._metric_queries import MetricQueries
 from plml.estimators.auto_plml import AutoPLML
+from plml.explorer.quick_cases import ClassVectors, QuickCaseBase
 from plml.explorer.table_views import TableView, table_view
 from plml.inspection.explaining import CaseBase, Tally
 from plml.inspection.explanation import Ballot, Explanation
@@ -92,8 +93,9 @@ class Subject:
         self.calibration: tuple[float, float, float] | None = getattr(
             classifier, "calibration_", None
         )
-        self.base: CaseBase = replace(self.members[0].estimator._case_base(), weighs_features=False)
+        self.base: CaseBase = self.members[0].estimator._case_base()
         self.classes: np.ndarray = classifier.classes_
+        self._vectors = ClassVectors.of(self.base.metric, self.base.codes, len(self.classes))
 
     @property
     def n_training(self) -> int:
@@ -148,7 +150,7 @@ class Subject:
         Q = self.view.encoded(X)
         votes = self.votes(Q)
         with self._limits():
-            found = self.base.explanation(Q, self._listed(n_neighbors), *_parts(votes))
+            found = self._quick(None).explanation(Q, self._listed(n_neighbors), *_parts(votes))
         return self._in_columns(found, self.view.values(X))
 
     def explain_training(self, rows: np.ndarray, n_neighbors: int | None = None) -> Explanation:
@@ -161,9 +163,22 @@ class Subject:
         """
         votes = self.training_votes.of(rows)
         with self._limits():
-            base = replace(self.base, rows=rows)
+            base = self._quick(rows)
             found = base.explanation(None, self._listed(n_neighbors), *_parts(votes))
         return self._in_columns(found, self.view.training_values(rows))
+
+    def _quick(self, rows: np.ndarray | None) -> QuickCaseBase:
+        base = self.base
+        return QuickCaseBase(
+            base.metric,
+            base.X,
+            base.codes,
+            base.classes,
+            base.names,
+            rows=rows,
+            weighs_features=False,
+            vectors=self._vectors,
+        )
 
     def _in_columns(self, found: Explanation, values: np.ndarray) -> Explanation:
         names = [column.name for column in self.view.columns]
