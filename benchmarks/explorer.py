@@ -41,7 +41,9 @@ def groups(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def model_of(n: int) -> PLML:
     """Local metrics, fitted to n rows."""
-    model = PLML(n_bases=10, n_neighbors=5, regularization=1.0, max_iter=30, tol=0.1, random_state=0)
+    model = PLML(
+        n_bases=10, n_neighbors=5, regularization=1.0, max_iter=30, tol=0.1, random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # how far the fit got does not matter here
         return model.fit(*groups(n, 0))

@@ -89,7 +89,9 @@ def test_values_are_those_of_the_table(which, request, mixed):
     np.testing.assert_allclose(found.contrasts.sum(axis=1), found.margins, rtol=1e-6, atol=1e-9)
     np.testing.assert_array_equal(
         found.predictions,
-        model.predict(new[columns]) if which == "auto_model" else subject.classes[subject.votes(subject.view.encoded(new)).codes],
+        model.predict(new[columns])
+        if which == "auto_model"
+        else subject.classes[subject.votes(subject.view.encoded(new)).codes],
     )
 
 

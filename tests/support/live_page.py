@@ -64,9 +64,7 @@ def opened(browser, url, width=1400, height=1000):
     page.asked, page.errors = [], []
     page.on("request", lambda request: page.asked.append(request.url))
     page.on("pageerror", lambda error: page.errors.append(str(error)))
-    page.on(
-        "console", lambda line: page.errors.append(line.text) if line.type == "error" else None
-    )
+    page.on("console", lambda line: page.errors.append(line.text) if line.type == "error" else None)
     page.goto(url)
     page.wait_for_selector("body[data-ready]", timeout=60_000)
     yield page

@@ -149,7 +149,7 @@ window.plmlExplorer = (() => {
     const name = `${kind === "new" ? "New" : "Training"} case ${row}${changed ? ", changed" : ""}`;
     const truth = label < 0 || changed ? null : el("p", {}, "true class ", swatch(label), el("b", {}, className(label)), " ",
       label === record.prediction ? null : el("span", { class: "badge" }, "error"));
-    byId("chosen").replaceChildren(
+    byId("chosen").replaceChildren(...[
       el("h2", {}, `${name}: `, swatch(record.prediction), el("span", { id: "prediction" }, className(record.prediction)),
         ", probability ", el("span", { id: "probability" }, percent(p.get(record.prediction) ?? 0))),
       truth,
@@ -159,14 +159,16 @@ window.plmlExplorer = (() => {
       ...contrast(record),
       ...nearest(record),
       ...metric(record),
-    );
+    ].filter((part) => part !== null));
   }
 
   const caseButton = (row) => el("button", { type: "button", class: "case", onclick: () => goTo("training", row) }, `case ${row}`);
 
-  function signedBar(part, largest) {
-    const width = 50 * Math.min(Math.abs(part) / largest, 1);
-    const style = part >= 0 ? { left: "50%", width: `${width}%` } : { right: "50%", width: `${width}%` };
+  // A bar has the colour of the class that it speaks for.
+  function signedBar(part, largest, record) {
+    const width = `${50 * Math.min(Math.abs(part) / largest, 1)}%`;
+    const side = part >= 0 ? { left: "50%" } : { right: "50%" };
+    const style = { ...side, width, backgroundColor: colors[part >= 0 ? record.prediction : record.rival] };
     return el("span", { class: "track", "aria-hidden": "true" }, el("span", { class: `bar ${part >= 0 ? PLUS : MINUS}`, style }),
       el("span", { class: "axis", style: { left: "50%" } }));
   }
@@ -178,7 +180,7 @@ window.plmlExplorer = (() => {
     const largest = Math.max(...parts.map(Math.abs), Math.abs(record.rest ?? 0)) || 1;
     const line = (name, part, here, there, against) => el("tr", {}, el("td", {}, name), el("td", { class: "number" }, here),
       el("td", { class: "number" }, there), el("td", { class: "number" }, against),
-      el("td", { class: "bars" }, signedBar(part, largest)), el("td", { class: "number part" }, signed(part)));
+      el("td", { class: "bars" }, signedBar(part, largest, record)), el("td", { class: "number part" }, signed(part)));
     const rows = record.contrast.map(([column, part, here, there, against]) => line(columnName(column), part, here, there, against));
     if (record.rest !== null) rows.push(line("all others", record.rest, "", "", ""));
     return [
@@ -300,12 +302,11 @@ window.plmlExplorer = (() => {
     }
     const low = Math.min(column.low, Number(value)), high = Math.max(column.high, Number(value));
     const exact = el("input", { id, class: "value", inputmode: "decimal", autocomplete: "off" });
-    const step_ = column.whole ? 1 : Number(((high - low) / 200).toPrecision(1)) || "any";
-    const slider = el("input", { type: "range", min: low, max: high, step: step_, "aria-label": `${column.name}, slider` });
+    const slider = el("input", { type: "range", min: low, max: high, step: column.whole ? 1 : "any", "aria-label": `${column.name}, slider` });
     exact.value = value;
     slider.value = value;
     exact.addEventListener("input", () => { if (exact.value.trim() !== "" && Number.isFinite(Number(exact.value))) slider.value = exact.value; changed(exact.value); });
-    slider.addEventListener("input", () => { exact.value = slider.value; changed(exact.value); });
+    slider.addEventListener("input", () => { exact.value = String(Number(Number(slider.value).toPrecision(column.whole ? 15 : 5))); changed(exact.value); });
     return [label, exact, slider];
   }
 

@@ -165,6 +165,8 @@ def _map(points: ColumnDataSource, data: PageData) -> Any:
         toolbar_location="above",
         output_backend="canvas",
         min_border=4,
+        x_range=_range(data.points.places[:, 0]),
+        y_range=_range(data.points.places[:, 1]),
     )
     picture.toolbar.logo = None
     picture.axis.visible = False
@@ -235,6 +237,13 @@ def _map(points: ColumnDataSource, data: PageData) -> Any:
     picture.add_tools(hover, TapTool(renderers=[training, new]), wheel)
     picture.toolbar.active_scroll = wheel
     return picture
+
+
+def _range(values: np.ndarray) -> tuple[float, float]:
+    """All places with some room around them; it stays the same whatever is filtered."""
+    low, high = float(values.min()), float(values.max())
+    room = 0.06 * (high - low) or 1.0
+    return low - room, high + room
 
 
 def _view(name: str, shown: np.ndarray) -> dict[str, Any]:

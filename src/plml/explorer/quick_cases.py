@@ -5,6 +5,7 @@ where the classes lie far apart. Where distances are inner products (``index_vec
 product per block of points has the nearest case of all classes.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -68,6 +69,38 @@ class ClassVectors:
                     scores[block, code] = products[np.arange(len(products)), low + best]
                     found[block, code] = self.rows[low + best]
         return np.where(np.isfinite(scores), found, -1), scores
+
+
+class RememberedWeights:
+    """A rule for the weights of new points that does not compute the same ones twice in a row.
+
+    Parameters
+    ----------
+    rule : see ``plml.metric.weight_rules``
+    """
+
+    def __init__(self, rule: Any) -> None:
+        self._rule = rule
+        self._last: tuple[bytes, Any] = (b"", None)
+
+    def weights(self, points: Any, indexes: Any) -> Any:
+        """As the rule has them."""
+        if not isinstance(points, np.ndarray):
+            return self._rule.weights(points, indexes)
+        key, (known, found) = points.tobytes(), self._last
+        if key != known:
+            found = self._rule.weights(points, indexes)
+            self._last = (key, found)
+        return found
+
+
+def with_memory(metric: Any) -> Any:
+    """The same metric; one whose weights follow a rule remembers those of the last points."""
+    if not hasattr(metric, "rule"):
+        return metric
+    metric = copy(metric)
+    metric.rule = RememberedWeights(metric.rule)
+    return metric
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ of the time of an explanation, and the page does not show them.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,10 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from plml.backend.arrays import on_host
 from plml.backend.progress import stage
+from plml.backend.threads import limit_threads
 from plml.estimators._calibration import calibrated
 from plml.estimators._metric_queries import MetricQueries
 from plml.estimators.auto_plml import AutoPLML
-from plml.explorer.quick_cases import ClassVectors, QuickCaseBase
+from plml.explorer.quick_cases import ClassVectors, QuickCaseBase, with_memory
 from plml.explorer.table_views import TableView, table_view
 from plml.inspection.explaining import CaseBase, Tally
 from plml.inspection.explanation import Ballot, Explanation
@@ -29,6 +30,8 @@ from plml.metric.votes import Voting
 LEAVING_OUT = "leaving each training case out"
 #: Training rows that are searched for before the progress is told.
 _BLOCK = 4096
+#: Points that one thread explains sooner than several.
+_FEW = 8
 #: Cases listed at most where nobody says how many.
 N_LISTED = 6
 
@@ -95,6 +98,7 @@ class Subject:
         )
         self.base: CaseBase = self.members[0].estimator._case_base()
         self.classes: np.ndarray = classifier.classes_
+        self._metric = with_memory(self.base.metric)
         self._vectors = ClassVectors.of(self.base.metric, self.base.codes, len(self.classes))
 
     @property
@@ -110,7 +114,7 @@ class Subject:
     @property
     def metric(self) -> Any:
         """The metric that cases are near under (see ``plml.metric``)."""
-        return self.base.metric
+        return self._metric
 
     @cached_property
     def training_votes(self) -> Votes:
@@ -148,8 +152,9 @@ class Subject:
         n_neighbors : cases listed; those that vote by default, a few at most
         """
         Q = self.view.encoded(X)
-        votes = self.votes(Q)
-        with self._limits():
+        # The threads of a search for a few points would wait for each other most of the time.
+        with self._limits(), limit_threads(1) if len(Q) <= _FEW else nullcontext():
+            votes = self.votes(Q)
             found = self._quick(None).explanation(Q, self._listed(n_neighbors), *_parts(votes))
         return self._in_columns(found, self.view.values(X))
 
@@ -170,7 +175,7 @@ class Subject:
     def _quick(self, rows: np.ndarray | None) -> QuickCaseBase:
         base = self.base
         return QuickCaseBase(
-            base.metric,
+            self._metric,
             base.X,
             base.codes,
             base.classes,
@@ -204,6 +209,8 @@ class Subject:
         shares = np.zeros((self.n_training if Q is None else len(Q), len(self.classes)))
         for estimator, members in _by_estimator(self.members):
             base = estimator._case_base()
+            if estimator is self.members[0].estimator:
+                base = replace(base, metric=self._metric)
             if not estimator._votes_are_counted():  # the energy rule, which nobody shares
                 found = on_host(estimator._shares(base.X if Q is None else Q))
                 ballot = Ballot(1.0, 0, "energy", np.zeros(found.shape, dtype=int), found)
