@@ -2,7 +2,7 @@
 
     python benchmarks/explorer.py [--rows 50000] [--new 1000] [--what-if-rows 10000]
 
-Gaussian groups in 20 dimensions, three per class and overlapping; PLML with 10 basis metrics and five
+Gaussian groups in 20 dimensions, three per class, overlapping; PLML with 10 basis metrics and five
 neighbours that vote. The page is everything after the fit: the votes for all training cases, the
 map, the explanations and the file. A changed value is timed from its arrival at the server to the
 answer.

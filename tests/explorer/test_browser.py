@@ -54,7 +54,7 @@ def find(page, kind, row):
 
 
 def number(text):
-    return float(text.replace("−", "-"))
+    return float(text.replace("\u2212", "-"))
 
 
 def said(page):
@@ -291,7 +291,7 @@ class TestWhatIf:
             for text in ("abc", "", "1e999", "<b>"):
                 page.fill("#value-0", text)
                 page.wait_for_function(
-                    "(text) => document.getElementById('what-if-message').textContent.includes(text)",
+                    "(t) => document.getElementById('what-if-message').textContent.includes(t)",
                     arg=f"alcohol: '{text}' is not a",
                 )
             page.fill("#value-0", "13")

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.pipeline import make_pipeline
 
 from every_estimator import ESTIMATORS
 from plml import KernelSVM
@@ -130,7 +131,7 @@ def test_records_say_what_explain_says(metric_model, wine, wine_data):
 
 
 def test_points_know_what_is_wrong(metric_model, wine, wine_data):
-    X, y, new, y_new = wine
+    _X, y, new, y_new = wine
     points = wine_data.points
     np.testing.assert_array_equal(points.wrong[points.is_new], metric_model.predict(new) != y_new)
     np.testing.assert_array_equal(
@@ -141,7 +142,7 @@ def test_points_know_what_is_wrong(metric_model, wine, wine_data):
 
 
 def test_a_map_of_some_of_the_cases(metric_model, wine):
-    X, y, new, y_new = wine
+    _X, y, new, y_new = wine
     data = page_data(subject_of(metric_model), new, y_new, most_training=100, most_new=10)
     points = data.points
     assert (~points.is_new).sum() == 100
@@ -240,7 +241,6 @@ def test_bad_input(metric_model, wine, blobs):
         page_data(subject_of(metric_model), wine[2], wine[3][:4])
     with pytest.raises(ValueError, match="KernelSVM has no neighbours"):
         subject_of(KernelSVM().fit(*blobs))
+    pipeline = make_pipeline(metric_model)
     with pytest.raises(ValueError, match="last step"):
-        from sklearn.pipeline import make_pipeline
-
-        subject_of(make_pipeline(metric_model))
+        subject_of(pipeline)

@@ -25,6 +25,8 @@ window.plmlExplorer = (() => {
 
   const percent = (share) => `${Math.round(100 * share)}%`;
   const swatch = (code) => el("span", { class: "swatch", style: { background: colors[code] } });
+  // A short name stays in one line with its colour.
+  const named = (code) => el("span", className(code).length <= 20 ? { style: { whiteSpace: "nowrap" } } : {}, swatch(code), className(code));
   const className = (code) => facts.classes[code];
   const columnName = (place) => facts.columns[place].name;
 
@@ -188,8 +190,8 @@ window.plmlExplorer = (() => {
       record.margin < 0 ? el("p", { class: "note" }, `The nearest ${other} is nearer than the nearest ${mine}: the vote decides.`) : null,
       el("div", { class: "table" }, el("table", { id: "contrast" },
         el("thead", {}, el("tr", {}, el("th", {}, ""), el("th", { class: "number" }, "here"),
-          el("th", { class: "number" }, caseButton(record.case_for), el("br"), swatch(record.prediction), mine),
-          el("th", { class: "number" }, caseButton(record.case_against), el("br"), swatch(record.rival), other),
+          el("th", { class: "number" }, caseButton(record.case_for), el("br"), named(record.prediction)),
+          el("th", { class: "number" }, caseButton(record.case_against), el("br"), named(record.rival)),
           el("th", {}, `◀ for ${other} · for ${mine} ▶`), el("th", {}, ""))),
         el("tbody", {}, ...rows, el("tr", { class: "total" }, el("td", {}, "squared distances"), el("td", {}, ""),
           el("td", { class: "number" }, figures(record.for_squared)), el("td", { class: "number" }, figures(record.against_squared)),
@@ -199,7 +201,7 @@ window.plmlExplorer = (() => {
 
   function nearest(record) {
     const rows = record.neighbors.map(([row, code, distance, vote, apart]) => el("tr", {},
-      el("td", {}, caseButton(row)), el("td", {}, swatch(code), className(code)),
+      el("td", {}, caseButton(row)), el("td", {}, named(code)),
       el("td", { class: "number" }, figures(distance)), el("td", { class: "number" }, figures(vote)),
       el("td", {}, apart.length === 0 ? "nothing"
         : apart.map(([column, share, value]) => `${columnName(column)} ${value} (${percent(share)})`).join(", "))));

@@ -19,6 +19,7 @@ from bokeh.models import (
     ColumnDataSource,
     CustomJS,
     HoverTool,
+    Range1d,
     TapTool,
     WheelZoomTool,
 )
@@ -64,7 +65,7 @@ def fill(document: Document, data: PageData, live: bool) -> Document:
         asked.on_change("data", reply)
     document.add_root(picture)
     document.title = TITLE
-    document.template = _part("page.html")
+    document.template = _part("page.html")  # type: ignore[assignment]  # or a text
     document.template_variables.update(style=_part("page.css"), script=_part("page.js"))
     return document
 
@@ -157,7 +158,7 @@ def _columns(data: PageData, colors: list[str]) -> dict[str, Any]:
 
 
 def _map(points: ColumnDataSource, data: PageData) -> Any:
-    picture = figure(
+    picture: Any = figure(
         name="map",
         sizing_mode="stretch_width",
         height=540,
@@ -239,11 +240,11 @@ def _map(points: ColumnDataSource, data: PageData) -> Any:
     return picture
 
 
-def _range(values: np.ndarray) -> tuple[float, float]:
+def _range(values: np.ndarray) -> Range1d:
     """All places with some room around them; it stays the same whatever is filtered."""
     low, high = float(values.min()), float(values.max())
     room = 0.06 * (high - low) or 1.0
-    return low - room, high + room
+    return Range1d(low - room, high + room)
 
 
 def _view(name: str, shown: np.ndarray) -> dict[str, Any]:

@@ -330,7 +330,7 @@ def _neighbor(found: Explanation, i: int, j: int, labels: np.ndarray) -> list[An
     ]
 
 
-def _metric_bars(here: np.ndarray, average: np.ndarray) -> list[list[float]]:
+def _metric_bars(here: np.ndarray, average: np.ndarray) -> list[list[Any]]:
     top, _ = leading(np.maximum(here, average), N_METRIC)
     return [[int(f), _digits(here[f]), _digits(average[f])] for f in top]
 

@@ -174,7 +174,11 @@ class LiveServer:
         self.host = _host(address)
         self.url = f"http://{self.host}:{self.port}/"
         hosts = {self.host, *(["localhost"] if _is_loopback(address) else [])}
-        application = Application(FunctionHandler(lambda document: fill(document, data, live=True)))
+
+        def make(document: Any) -> None:
+            fill(document, data, live=True)
+
+        application = Application(FunctionHandler(make))
         tornado = BokehTornado(
             {"/": application},
             extra_websocket_origins=[f"{host}:{self.port}" for host in sorted(hosts)],
