@@ -21,6 +21,7 @@ LAYERS = (
     ("plml.cli",),
     ("plml.tables",),
     ("plml",),  # the names for users
+    ("plml.explorer",),
     ("plml.estimators",),
     ("plml.dask", "plml.inspection"),
     ("plml.metric", "plml.baselines"),

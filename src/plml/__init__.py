@@ -11,6 +11,7 @@ from plml.estimators.lmnnmm import LMNNMM
 from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
 from plml.estimators.sml import SML
+from plml.explorer.server import explore
 from plml.inspection.counterfactuals import Counterfactual, counterfactual
 from plml.inspection.explain_any import explain
 from plml.io.checkpoints import Checkpoint
@@ -35,6 +36,7 @@ __all__ = [
     "__version__",
     "counterfactual",
     "explain",
+    "explore",
     "load",
     "save",
 ]

@@ -46,8 +46,8 @@ class Tally(NamedTuple):
 class CaseBase:
     """Labelled training rows under a metric.
 
-    Points are (q, d) arrays, or None for all training rows, each of which is then left out of its
-    own neighbours.
+    Points are (q, d) arrays, or None for training rows, each of which is then left out of its own
+    neighbours.
     """
 
     metric: Any  # see ``plml.metric``
@@ -55,10 +55,21 @@ class CaseBase:
     codes: np.ndarray  # (n,)
     classes: np.ndarray
     names: np.ndarray  # (d,) of the features
+    rows: np.ndarray | None = None  # the training rows that None stands for; all of them by default
+    weighs_features: bool = True  # whether explanations have importances
 
     def tallies(self, Q: np.ndarray | None, votings: Sequence[Voting]) -> list[Tally]:
         """The votes of the nearest, from one search."""
-        squared, nearest = self._search(Q, max(k for k, _ in votings))
+        return self.counted(Q, *self._search(Q, max(k for k, _ in votings)), votings)
+
+    def counted(
+        self,
+        Q: np.ndarray | None,
+        squared: np.ndarray,
+        nearest: np.ndarray,
+        votings: Sequence[Voting],
+    ) -> list[Tally]:
+        """The votes of neighbours that were found, (q, k) squared distances and training rows."""
         found = []
         for voting in votings:
             near = squared[:, : voting.n_neighbors], nearest[:, : voting.n_neighbors]
@@ -89,7 +100,7 @@ class CaseBase:
         votes : (q, n_neighbors) what the listed cases add, where that is known without tallies
         """
         squared, neighbors = self._search(Q, n_neighbors)
-        points, own = (self.X, np.arange(len(self.X))) if Q is None else (Q, None)
+        points, own = (self.X[self._own], self._own) if Q is None else (Q, None)
         predicted, rivals = self._rivals(Q, shares)
         cases_for = self._nearest_of(Q, predicted)
         cases_against = self._nearest_of(Q, rivals)
@@ -99,6 +110,7 @@ class CaseBase:
             parts_of = [weight * tally.votes_of(neighbors) for weight, tally in tallies]
             votes = np.sum([np.zeros(neighbors.shape), *parts_of], axis=0)
         weights, bases = self._local_metrics(Q)
+        unknown = np.full(points.shape, np.nan)
         return Explanation(
             classes=self.classes,
             predictions=self.classes[predicted],
@@ -120,8 +132,8 @@ class CaseBase:
             neighbor_values=self.X[neighbors],
             for_values=self.X[cases_for.rows[:, 0]],
             against_values=self.X[cases_against.rows[:, 0]],
-            importance=self.local_importance(Q),
-            global_importance=self.average_importance(),
+            importance=self.local_importance(Q) if self.weighs_features else unknown,
+            global_importance=self.average_importance() if self.weighs_features else unknown[0],
             weights=weights,
             basis_metrics=bases,
             feature_names=self.names,
@@ -190,21 +202,27 @@ class CaseBase:
     def _nearest(self, Q: np.ndarray | None, wanted: Any) -> Any:
         def search(which: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
             if Q is None:
-                found = self.metric.search_rows(which, k)
+                found = self.metric.search_rows(self._own[which], k)
             else:
                 found = self.metric.search(Q[which], k)
             return tuple(on_host(part) for part in found)  # type: ignore[return-value]
 
-        n_queries = len(self.X) if Q is None else len(Q)
+        n_queries = len(self._own) if Q is None else len(Q)
         return nearest_where(search, wanted, n_queries, len(self.X) - (Q is None))
 
     def _search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
-        squared, nearest = self.metric.search(Q, k)
-        return on_host(squared), on_host(nearest)
+        found = self.metric.search_rows(self._own, k) if Q is None else self.metric.search(Q, k)
+        return on_host(found[0]), on_host(found[1])
+
+    @property
+    def _own(self) -> np.ndarray:
+        return np.arange(len(self.X)) if self.rows is None else self.rows
 
     def _local_metrics(self, Q: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Weights and basis metrics whose combinations are the local metrics."""
         if hasattr(self.metric, "weights"):
-            return on_host(self.metric.weights(Q)), self.metric.M
+            weights = on_host(self.metric.weights(Q))
+            return weights[self._own] if Q is None else weights, self.metric.M
         metrics = on_host(self.metric.matrix(Q))
+        metrics = metrics[self._own] if Q is None else metrics
         return np.eye(len(metrics)), metrics
