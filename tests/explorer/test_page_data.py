@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 from every_estimator import ESTIMATORS
-from plml import KernelSVM
+from plml import SML, KernelSVM
 from plml.explorer.page_data import changed_case, page_data, texts_of, training_case
 from plml.explorer.subject import subject_of
-from plml.explorer.table_views import without_noise
 from plml.inspection.explanation_text import vote_text
+from plml.inspection.lineage import snapped
 
 SAME = (
     "predictions",
@@ -224,8 +225,8 @@ def test_texts_are_exact(metric_model, wine):
 
 
 def test_numbers_lose_the_noise_of_coding():
-    numbers = np.array([[3.0 + 4e-16, -1.4e-14, 122812.0 + 1e-10, 0.25]])
-    assert without_noise(numbers, np.dtype("float64")).tolist() == [[3.0, 0.0, 122812.0, 0.25]]
+    numbers = np.array([[3.0 + 4e-16, -1.4e-14, 122812.0 + 1e-10, 0.25], [5.0, 2.0, 1.0, 0.5]])
+    assert snapped(numbers)[0].tolist() == [3.0, 0.0, 122812.0, 0.25]
 
 
 def test_labels_that_the_model_never_saw_are_errors(metric_model, wine):
@@ -241,6 +242,15 @@ def test_bad_input(metric_model, wine, blobs):
         page_data(subject_of(metric_model), wine[2], wine[3][:4])
     with pytest.raises(ValueError, match="KernelSVM has no neighbours"):
         subject_of(KernelSVM().fit(*blobs))
-    pipeline = make_pipeline(metric_model)
-    with pytest.raises(ValueError, match="last step"):
-        subject_of(pipeline)
+    forgetful = make_pipeline(Normalizer(), SML()).fit(wine[0], wine[1])
+    with pytest.raises(ValueError, match="as Normalizer does"):
+        subject_of(forgetful)
+
+
+def test_a_pipeline_is_explored_in_its_columns(wine):
+    model = make_pipeline(StandardScaler(), SML(n_neighbors=3)).fit(wine[0], wine[1])
+    subject = subject_of(model)
+    assert [column.name for column in subject.view.columns] == list(wine[0].columns)
+    np.testing.assert_array_equal(subject.view.training_values(np.arange(5)), wine[0][:5])
+    told = subject.explain(wine[2][:3])
+    np.testing.assert_array_equal(told.predictions, model.predict(wine[2][:3]))

@@ -217,3 +217,13 @@ def test_a_frame_of_explanations(table):
     frame = found.to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) == 3 * 2 * 5
+
+
+def test_a_stored_zero_is_zero(rng):
+    """Also where it is the only value that is asked for."""
+    X = rng.normal(loc=3.0, size=(60, 2))
+    X[7] = 0.0
+    model = make_pipeline(StandardScaler(), SML(n_neighbors=1)).fit(X, rng.random(60) > 0.5)
+    found = plml.explain(model, X[7:8] + 1e-9, 1)
+    assert found.neighbors[0, 0] == 7
+    assert found.neighbor_values[0, 0].tolist() == [0.0, 0.0]

@@ -46,7 +46,7 @@ from plml.estimators.plml import PLML
 from plml.estimators.sml import SML
 from plml.inspection.explaining import Tally
 from plml.inspection.explanation import Explanation
-from plml.inspection.lineage import Lineage, in_columns, lineage, table_values
+from plml.inspection.lineage import Lineage, in_columns, lineage, snapped, table_values
 from plml.io.checkpoints import Checkpoint
 from plml.metric.votes import Voting
 from plml.ops.span import inside, span_of
@@ -444,7 +444,8 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     @of_one_fit
     def training_values(self) -> np.ndarray:
         """The rows that were learned from as they were in the table, gaps filled in."""
-        return self._columns().values(self.model_.training_cases()[0])
+        rows = self.model_.training_cases()[0]
+        return snapped(self._columns().values(rows), rows.dtype)
 
     def _columns(self) -> Lineage:
         """The columns of the table that the features were made from."""

@@ -96,7 +96,7 @@ class Subject:
         self.calibration: tuple[float, float, float] | None = getattr(
             classifier, "calibration_", None
         )
-        self.base: CaseBase = self.members[0].estimator._case_base()
+        self.base: CaseBase = self.members[0].estimator.case_base()
         self.classes: np.ndarray = classifier.classes_
         self._metric = with_memory(self.base.metric)
         self._vectors = ClassVectors.of(self.base.metric, self.base.codes, len(self.classes))
@@ -208,7 +208,7 @@ class Subject:
         ballots, tallies = [], []
         shares = np.zeros((self.n_training if Q is None else len(Q), len(self.classes)))
         for estimator, members in _by_estimator(self.members):
-            base = estimator._case_base()
+            base = estimator.case_base()
             if estimator is self.members[0].estimator:
                 base = replace(base, metric=self._metric)
             if not estimator._votes_are_counted():  # the energy rule, which nobody shares
@@ -230,16 +230,17 @@ class Subject:
 
 
 def subject_of(model: Any, table: str = "the table") -> Subject:
-    """A model to explore: an estimator of this library, or a model of ``plml fit``.
+    """A model to explore: an estimator of this library, a pipeline, or a model of ``plml fit``.
 
     Parameters
     ----------
     model : fitted
     table : what messages call the new rows
     """
+    model = getattr(model, "best_estimator_", model)
     classifier = getattr(model, "classifier", model)
     if hasattr(classifier, "steps"):
-        raise ValueError("give the last step of the pipeline, model[-1], and the data it sees")
+        classifier = classifier[-1]
     if not isinstance(classifier, MetricQueries | AutoPLML):
         raise ValueError(f"{type(classifier).__name__} has no neighbours to explore")
     check_is_fitted(classifier)

@@ -8,7 +8,7 @@ from sklearn.pipeline import Pipeline
 
 from plml.inspection.affine import AffineMap, explained_in_columns
 from plml.inspection.explanation import Explanation
-from plml.inspection.lineage import in_columns, lineage, snapped, table_values
+from plml.inspection.lineage import in_columns, known_values, lineage, snapped, table_values
 
 
 def explain(
@@ -146,13 +146,13 @@ def case_values(model: Any, names: Sequence[str], rows: np.ndarray, cases: Any) 
             given = [str(name) for name in cases.columns]
             return known[:, [given.index(name) for name in names]]
         return known
-    features = _training_values(last)[rows]
+    features = _training_values(last)
     if steps is None:
-        return snapped(features, features.dtype)
+        return features[rows].astype(object)
     columns = lineage(steps, _input_names(steps))
     if not columns.is_table:
         return np.full((len(rows), len(names)), None, dtype=object)
-    return snapped(columns.values(features)[:, np.unique(columns.owner)], features.dtype)
+    return known_values(columns, features, rows)[:, np.unique(columns.owner)]
 
 
 def _training_values(model: Any) -> np.ndarray:

@@ -13,6 +13,8 @@ from plml.preprocessing.table_encoder import TableEncoder
 
 #: Digits of a column that survive its way through scalers and back, by the bytes of a number.
 _DIGITS = {8: 12, 4: 5}
+#: Rows that show how large the numbers of a column are.
+_SAMPLE = 1000
 #: What categories that share a column are called.
 RARE_CATEGORY = "(rare)"
 
@@ -40,7 +42,7 @@ def lineage(transformer: Any, names: Sequence[str]) -> Lineage:
     """
     names = [str(name) for name in names]
     if isinstance(transformer, Pipeline):
-        return _of_steps([step for _, step in transformer.steps], names)
+        return lineage_of_steps([step for _, step in transformer.steps], names)
     if isinstance(transformer, ColumnTransformer):
         return _of_column_transformer(transformer, names)
     if isinstance(transformer, OneHotEncoder):
@@ -69,7 +71,7 @@ def in_columns(
 
     def values(numbers: np.ndarray) -> np.ndarray:
         known, place = np.unique(numbers, return_inverse=True)
-        there = snapped(columns.values(rows[known])[:, used], rows.dtype)
+        there = known_values(columns, rows, known)[:, used]
         return there[place.reshape(numbers.shape)]
 
     return found.in_columns([columns.names[c] for c in used], owner, queries[:, used], values)
@@ -82,7 +84,15 @@ def table_values(X: Any) -> np.ndarray:
     return np.asarray(X, dtype=object)
 
 
-def _of_steps(steps: list[Any], names: list[str]) -> Lineage:
+def lineage_of_steps(steps: list[Any], names: Sequence[str]) -> Lineage:
+    """``lineage`` through one step after another.
+
+    Parameters
+    ----------
+    steps : fitted transformers
+    names : of the columns that go in
+    """
+    names = [str(name) for name in names]
     found = Lineage(names, np.arange(len(names)), _as_they_are)
     for step in steps:
         given = getattr(step, "feature_names_in_", None)
@@ -180,6 +190,20 @@ def _of_one_to_one(step: Any, names: list[str]) -> Lineage:
 
 def _as_they_are(rows: np.ndarray) -> np.ndarray:
     return rows
+
+
+def known_values(columns: Lineage, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """(n, n_columns) values of some rows, without the rounding noise of scalers.
+
+    Parameters
+    ----------
+    columns : the lineage of the features
+    rows : (n_rows, n_features) all of them
+    numbers : (n,) which
+    """
+    sample = rows[:: -(-len(rows) // _SAMPLE)]
+    there = np.concatenate([columns.values(rows[numbers]), columns.values(sample)])
+    return snapped(there, rows.dtype)[: len(numbers)]
 
 
 def snapped(values: np.ndarray, precision: Any = np.float64) -> np.ndarray:
