@@ -244,7 +244,7 @@ def _range(values: np.ndarray) -> Range1d:
     """All places with some room around them; it stays the same whatever is filtered."""
     low, high = float(values.min()), float(values.max())
     room = 0.06 * (high - low) or 1.0
-    return Range1d(low - room, high + room)
+    return Range1d(start=low - room, end=high + room)
 
 
 def _view(name: str, shown: np.ndarray) -> dict[str, Any]:
