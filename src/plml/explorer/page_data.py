@@ -13,6 +13,7 @@ import numpy as np
 
 from plml.backend.arrays import on_host
 from plml.backend.progress import plan, stage
+from plml.backend.threads import limit_threads
 from plml.explorer.case_map import (
     MOST_NEW,
     MOST_TRAINING,
@@ -132,7 +133,8 @@ def page_data(
         new = _New.of(subject, X, labels, most_new, random_state)
     with stage(MAPPING) as progress:
         shown = ShownCases(subject.metric, chosen.rows)
-        places = layout(shown, random_state, lambda done: progress.report("", done))
+        with limit_threads(1):  # the products of a step are small
+            places = layout(shown, random_state, lambda done: progress.report("", done))
         new_places = np.empty((0, 2))
         if len(new.choice.rows):
             new_places = places_among(shown.squared_distances(new.encoded), places)
