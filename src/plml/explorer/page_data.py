@@ -13,6 +13,7 @@ import numpy as np
 
 from plml.backend.arrays import on_host
 from plml.backend.progress import plan, stage
+from plml.backend.threads import limit_threads
 from plml.explorer.case_map import (
     MOST_NEW,
     MOST_TRAINING,
@@ -32,8 +33,9 @@ from plml.ops.distances import combine_bases
 PREDICTING, MAPPING, EXPLAINING = "predicting the new cases", "drawing the map", "explaining"
 #: Columns listed in a contrast, in the likeness to a case, and of the local metric.
 N_CONTRAST, N_LIKENESS, N_METRIC = 8, 3, 6
-#: Points that are explained at once.
-_BLOCK = 500
+#: Points that are explained at once: many, because searches for few take longer per point, unless
+#: there are so many features that their metrics would fill the memory.
+_BLOCK, _WIDE_BLOCK = 4000, 500
 #: Features beyond which the leading directions of every local metric would take too long.
 _MOST_DIRECTIONS = 60
 #: Loadings of the leading direction that are listed.
@@ -131,7 +133,8 @@ def page_data(
         new = _New.of(subject, X, labels, most_new, random_state)
     with stage(MAPPING) as progress:
         shown = ShownCases(subject.metric, chosen.rows)
-        places = layout(shown, random_state, lambda done: progress.report("", done))
+        with limit_threads(1):  # the products of a step are small
+            places = layout(shown, random_state, lambda done: progress.report("", done))
         new_places = np.empty((0, 2))
         if len(new.choice.rows):
             new_places = places_among(shown.squared_distances(new.encoded), places)
@@ -144,16 +147,16 @@ def page_data(
         np.concatenate([new.labels, subject.training_codes[rows]]),
         np.concatenate([new.doubts, 1.0 - training.probabilities.max(axis=1)[rows]]),
     )
-    average = average_metric(subject)
+    average, n_features = average_metric(subject), subject.base.X.shape[1]
     with stage(EXPLAINING) as progress:
         records: list[str] = []
-        for block in _blocks(n_new):
+        for block in _blocks(n_new, n_features):
             found = subject.explain(_some(new.rows, block))
             records += _texts(found, subject, average)
             progress.report(
                 f"{len(records)} of {len(points.rows)} points", len(records) / len(points.rows)
             )
-        for block in _blocks(len(rows)):
+        for block in _blocks(len(rows), n_features):
             records += _texts(subject.explain_training(rows[block]), subject, average)
             progress.report(
                 f"{len(records)} of {len(points.rows)} points", len(records) / len(points.rows)
@@ -208,8 +211,9 @@ def _some(X: Any, rows: Any) -> Any:
     return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
 
 
-def _blocks(n: int) -> list[slice]:
-    return [slice(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
+def _blocks(n: int, n_features: int) -> list[slice]:
+    size = _BLOCK if n_features <= _MOST_DIRECTIONS else _WIDE_BLOCK
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def local_metrics(subject: Subject, weights: np.ndarray, bases: np.ndarray) -> LocalMetrics:
