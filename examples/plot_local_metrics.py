@@ -17,5 +17,5 @@ radius = 1.0 + 0.35 * (np.arange(900) % 3) + 0.07 * rng.normal(size=900)
 X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
 y = np.arange(900) % 3
 
-model = PLML(n_bases=10, regularization=1.0, random_state=0).fit(X, y)
+model = PLML(n_bases=12, regularization=0.05, smoothness=1.0, random_state=0).fit(X, y)
 LocalMetricDisplay.from_estimator(model, n_points=45)

@@ -86,15 +86,10 @@ class LocalMetricDisplay:
             )
         self._draw_ellipses(scale, [colors[code] for code in self.center_codes])
         self.ax_.set(xlabel=self.view.labels[0], ylabel=self.view.labels[1], aspect="equal")
-        self.ax_.set_title("Which way does the metric look, and where?", loc="left")
-        self.ax_.text(
-            0.0,
-            -0.13,
-            "An ellipse: points at the same distance from its centre. Short: that way counts.",
-            transform=self.ax_.transAxes,
-            fontsize=8,
-            color="0.33",
-            va="top",
+        self.ax_.set_title(
+            "Which way does the metric look, and where?\n(short axes: that way counts)",
+            loc="left",
+            fontsize=10,
         )
         clean(self.ax_)
         if len(self.classes) <= len(PALETTE):
