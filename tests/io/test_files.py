@@ -204,7 +204,7 @@ class TestCommandLine:
         assert done.returncode == 0
         text, _, table = (tmp_path / "all").read_text().partition("\nrow,prediction,")
         assert text.startswith("row 0: predicted 0")
-        assert len(table.splitlines()) == 1 + 3 * 4
+        assert len(table.splitlines()) == 1 + 5 * 4
 
     def test_process_substitution(self, fitted, printed, tmp_path):
         line = (

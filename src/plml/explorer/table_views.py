@@ -160,12 +160,14 @@ def _columns(names: Sequence[str], values: np.ndarray, imputes: bool) -> tuple[C
     """Numbers with their ranges, and categories."""
     found = []
     for name, column in zip(names, values.T, strict=True):
-        if any(value is None for value in column):
+        if values.dtype == object and any(value is None for value in column):
             raise ValueError(
                 f"the values of {name!r} in the training rows are unknown behind this pipeline: a "
                 "step forgets them, as Normalizer does"
             )
-        if all(isinstance(value, float | int | np.number) for value in column):
+        if values.dtype != object or all(
+            isinstance(value, float | int | np.number) for value in column
+        ):
             numbers = column.astype(np.float64)
             whole = bool((numbers == np.rint(numbers)).all())
             low, high = float(numbers.min()), float(numbers.max())
