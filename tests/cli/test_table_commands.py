@@ -71,7 +71,7 @@ def test_explain_adds_up(files, tmp_path, capsys):
     assert run("explain", files / "model.skops", files / "test.csv", *arguments) == 0
     printed = capsys.readouterr().out
     assert "row 3: predicted" in printed
-    assert "The vote\n  1 of 1 neighbours is" in printed
+    assert "The vote\n  1 of 1 neighbour is" in printed
     assert re.search(r"Why \w+ and not \w+", printed)
     assert printed.split("Nearest cases")[1].split("What sets")[0].count("  row ") == 2
     assert "What would change it" in printed

@@ -192,6 +192,9 @@ class TestCounterfactual:
             plml.counterfactual(model, Q[:1], ["sugar"])
         with pytest.raises(ValueError, match="target must be one of the classes"):
             plml.counterfactual(model, Q[:1], target="merlot")
+        predicted = model.predict(Q[:1])[0]
+        with pytest.raises(ValueError, match="is what is predicted already"):
+            plml.counterfactual(model, Q[:1], target=predicted)
         with pytest.raises(ValueError, match="max_columns must be at least 1"):
             plml.counterfactual(model, Q[:1], max_columns=0)
 

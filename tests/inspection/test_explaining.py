@@ -92,16 +92,12 @@ class TestSplits:
                     parts[f] += sign * delta[f] * sum(metric[f, g] * delta[g] for g in range(13))
             np.testing.assert_allclose(found.contrasts[i], parts, rtol=1e-6, atol=1e-9)
 
-    def test_likeness_does_not_depend_on_units(self, rng):
-        A, D, spread = rng.normal(size=(2, 1, 4, 4)), rng.normal(size=(2, 3, 4)), np.ones(4)
+    def test_splits_do_not_depend_on_units(self, rng):
+        A, D = rng.normal(size=(2, 1, 4, 4)), rng.normal(size=(2, 3, 4))
         M, units = A @ np.swapaxes(A, -1, -2), np.array([1e-3, 1.0, 7.0, 1e4])
-        scaled = likeness_parts(D * units, M / np.outer(units, units), spread * units)
-        np.testing.assert_allclose(scaled, likeness_parts(D, M, spread), rtol=1e-8)
-        np.testing.assert_allclose(
-            bilinear_parts(D * units, M / np.outer(units, units), spread * units),
-            bilinear_parts(D, M, spread),
-            rtol=1e-8,
-        )
+        for split in (bilinear_parts, likeness_parts):
+            scaled = split(D * units, M / np.outer(units, units))
+            np.testing.assert_allclose(scaled, split(D, M), rtol=1e-8)
 
     def test_a_row_at_distance_zero(self, wine):
         X, y, _ = wine
@@ -137,7 +133,7 @@ class TestVote:
         share = told.probabilities[0, 0]
         assert f"weighed by their nearness, a has {share:.0%}" in told.text()
         model.set_params(n_neighbors=1)
-        assert "1 of 1 neighbours is a" in model.explain([[0.4]]).text()
+        assert "1 of 1 neighbour is a" in model.explain([[0.4]]).text()
 
     def test_the_energy_rule_counts_no_votes(self, wine):
         X, y, Q = wine

@@ -86,6 +86,8 @@ def counterfactual(
     before = model.predict(X)[0]
     if target is not None and target not in found.classes:
         raise ValueError(f"target must be one of the classes, got {target!r}")
+    if target is not None and target == before:
+        raise ValueError(f"{target!r} is what is predicted already; give another target")
     goals = _goals(model, X, before, target, names, cases)
     if any(value is None for value in goals.values.ravel()):
         raise ValueError(
@@ -230,7 +232,9 @@ def _changed_rows(
 def _like(column: Any, before: Any) -> Any:
     """A changed column in its old type, where that can hold the values."""
     if before.dtype.kind in "iuf":
-        return column.astype(float)
+        numbers = column.astype(float)
+        whole = before.dtype.kind in "iu" and (numbers == numbers.round()).all()
+        return numbers.astype(before.dtype) if whole else numbers
     try:
         return column.astype(before.dtype)
     except (TypeError, ValueError):

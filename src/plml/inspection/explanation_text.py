@@ -46,7 +46,8 @@ def vote_text(ballot: "Ballot", classes: np.ndarray, query: int) -> str:
         there = [c for c in np.argsort(-counts, kind="stable") if counts[c]]
         first, *others = there
         verb = "is" if counts[first] == 1 else "are"
-        text = f"{counts[first]} of {ballot.n_neighbors} neighbours {verb} {classes[first]}"
+        noun = "neighbour" if ballot.n_neighbors == 1 else "neighbours"
+        text = f"{counts[first]} of {ballot.n_neighbors} {noun} {verb} {classes[first]}"
         if others:
             text += ", " + ", ".join(f"{counts[c]} {classes[c]}" for c in others[:4])
             text += ", ..." if len(others) > 4 else ""
@@ -140,7 +141,11 @@ def as_html(found: "Explanation", query: int, n_features: int = 8) -> str:
     ]
     if rest is not None:
         rows.append(_bar_row("all others", ["", "", ""], rest, max(largest, abs(rest))))
-    votes = "; ".join(escape(vote_text(ballot, found.classes, i)) for ballot in found.ballots)
+    several = len(found.ballots) > 1
+    votes = "<br>".join(
+        f"{ballot.weight:.0%}: " * several + escape(vote_text(ballot, found.classes, i))
+        for ballot in found.ballots
+    )
     prediction, rival = escape(str(found.predictions[i])), escape(str(found.rivals[i]))
     head = "".join(
         f"<th style='text-align:right;padding:2px 8px'>{name}</th>"
@@ -152,7 +157,7 @@ def as_html(found: "Explanation", query: int, n_features: int = 8) -> str:
     )
     return (
         "<div style='font-family:sans-serif;font-size:13px;margin:6px 0'>"
-        f"<b>{prediction}</b>, probability {found.top_probability(i):.0%}. {votes}."
+        f"<b>{prediction}</b>, probability {found.top_probability(i):.0%}<br>{votes}"
         "<table style='border-collapse:collapse;margin-top:4px'>"
         f"<tr><th></th>{head}<th style='text-align:left;padding:2px 8px'>"
         f"for {prediction}, against {rival}</th></tr>{''.join(rows)}"

@@ -227,4 +227,5 @@ def snapped(values: np.ndarray, precision: Any = np.float64) -> np.ndarray:
 
 
 def _all_numbers(values: np.ndarray) -> bool:
-    return all(isinstance(value, float | int | np.floating | np.integer) for value in values)
+    kinds = float | int | np.floating | np.integer
+    return all(isinstance(value, kinds) and not isinstance(value, bool) for value in values)

@@ -2,12 +2,12 @@
 
 With the difference D = x - x_j and the metric M between the two,
 
-    bilinear    d^2 = sum_f D_f (M D)_f
-    likeness    d^2 = sum_f (R D / s)_f^2 ,   R = (S M S)^(1/2) symmetric, S = diag(s)
+    bilinear    d^2 = sum_f c_f ,              c_f = D_f (M D)_f
+    likeness    d^2 = sum_f d^2 [c_f]_+ / sum_g [c_g]_+
 
-for the spreads s of the features. Both add up to the squared distance in any units. The second has
-no negative terms; in the first one a feature whose difference makes up for that of another counts
-below zero.
+Both add up to the squared distance, in any units, and give nothing to features that are equal. In
+the first one a feature whose difference makes up for that of another counts below zero; the second
+leaves such features out.
 """
 
 from typing import Protocol
@@ -50,25 +50,26 @@ def split_distances(
     """
     (q, k), d = cases.shape, Q.shape[1]
     result = np.empty((q, k, d))
-    spread = spread_of(metric.X)
     for rows in row_blocks(q, k * d * (d + 4)):
         difference = Q[rows, None, :].astype(np.float64) - metric.X[cases[rows]]
         metrics = metric.between(Q[rows], None if own is None else own[rows], cases[rows])
         split = likeness_parts if kind == "likeness" else bilinear_parts
-        result[rows] = split(difference, metrics, spread)
+        result[rows] = split(difference, metrics)
     return result
 
 
-def bilinear_parts(D: np.ndarray, M: np.ndarray, spread: np.ndarray) -> np.ndarray:
+def bilinear_parts(D: np.ndarray, M: np.ndarray) -> np.ndarray:
     """D_f (M D)_f: (q, k, d) differences, (q, k, d, d) or (q, 1, d, d) metrics."""
     return D * _applied(M, D)
 
 
-def likeness_parts(D: np.ndarray, M: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """(R D / s)_f^2, see above; spread is (d,)."""
-    values, vectors = np.linalg.eigh(M * np.outer(spread, spread))
-    roots = np.sqrt(np.maximum(values, 0.0))
-    return _applied((vectors * roots[..., None, :]) @ np.swapaxes(vectors, -1, -2), D / spread) ** 2
+def likeness_parts(D: np.ndarray, M: np.ndarray) -> np.ndarray:
+    """The positive ones of ``bilinear_parts``, scaled so that they add up to the same."""
+    parts = bilinear_parts(D, M)
+    positive = np.maximum(parts, 0.0)
+    total = positive.sum(axis=2, keepdims=True)
+    squared = np.maximum(parts.sum(axis=2, keepdims=True), 0.0)
+    return positive * np.divide(squared, total, out=np.zeros_like(total), where=total > 0.0)
 
 
 def _applied(M: np.ndarray, D: np.ndarray) -> np.ndarray:
