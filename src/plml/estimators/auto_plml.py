@@ -493,7 +493,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
 
     def _by_column(self, parts: np.ndarray) -> np.ndarray:
         """(..., n_features_out) parts of encoded features, added up by their columns."""
-        sums = np.eye(self.n_features_in_)[self.encoder_.columns_of_features()]
+        sums = np.eye(self.n_features_in_)[self._columns().owner]
         return parts @ sums
 
     def _tallied(self, rows: np.ndarray | None) -> list[tuple[float, Tally]]:

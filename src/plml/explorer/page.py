@@ -157,7 +157,8 @@ def _columns(data: PageData, colors: list[str]) -> dict[str, Any]:
     }
 
 
-def _map(points: ColumnDataSource, data: PageData) -> Any:
+def _empty_map(data: PageData) -> Any:
+    """Axes that nobody sees, with room for all points."""
     picture: Any = figure(
         name="map",
         sizing_mode="stretch_width",
@@ -173,6 +174,12 @@ def _map(points: ColumnDataSource, data: PageData) -> Any:
     picture.axis.visible = False
     picture.grid.visible = False
     picture.outline_line_color = "#bbbbbb"
+    return picture
+
+
+def _map(points: ColumnDataSource, data: PageData) -> Any:
+    """Training cases, new ones, rings around errors, the chosen case and the changed one."""
+    picture = _empty_map(data)
     source = {"source": points}
     is_new, wrong = data.points.is_new, data.points.wrong
     training = picture.scatter(

@@ -71,7 +71,8 @@ def explore(
 
     Parameters
     ----------
-    model : a fitted estimator of this library that has neighbours, or a model of ``plml fit``
+    model : a fitted estimator of this library that has neighbours, a ``Pipeline`` that ends in one,
+        or a model of ``plml fit``
     X : new cases, as ``predict`` takes them; None shows the training cases alone
     y : their classes, if known, so that errors are marked; a model of ``plml fit`` finds them in
         the column that it was fitted to

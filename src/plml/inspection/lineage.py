@@ -48,8 +48,7 @@ def lineage(transformer: Any, names: Sequence[str]) -> Lineage:
     if isinstance(transformer, OneHotEncoder):
         return _of_one_hot(transformer, names)
     if isinstance(transformer, TableEncoder):
-        owner = transformer.columns_of_features()
-        return Lineage(names, owner, transformer.in_the_table)
+        return lineage(transformer.transformer, names)
     if transformer is None or isinstance(transformer, str):
         return Lineage(names, np.arange(len(names)), _as_they_are)
     return _of_one_to_one(transformer, names)

@@ -122,47 +122,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         rows[..., :n_numbers] = rows[..., :n_numbers] * standard.scale_ + standard.mean_
         return rows
 
-    def columns_of_features(self) -> np.ndarray:
-        """(n_features_out,) the column of the table that each feature was made from."""
+    @property
+    def transformer(self) -> Any:
+        """What turns the columns into numbers: a scikit-learn transformer."""
         check_is_fitted(self)
-        if not isinstance(self._encoder, ColumnTransformer):
-            return np.arange(self.n_features_in_)
-        place = {str(name): i for i, name in enumerate(self.feature_names_in_)}
-        owner = [place[name] for name in self._names("number")]
-        if self.categories_:
-            onehot = self._encoder.named_transformers_["category"]
-            rare = onehot.infrequent_categories_
-            for name, known, few in zip(self.categories_, onehot.categories_, rare, strict=True):
-                owner += [place[name]] * (len(known) - (0 if few is None else len(few) - 1))
-        return np.array(owner)
-
-    def in_the_table(self, rows: np.ndarray) -> np.ndarray:
-        """Encoded rows as they were in the table, (n, n_features_in) values: numbers and texts.
-
-        Parameters
-        ----------
-        rows : (n, n_features_out) array
-        """
-        numbers = self.in_units_of_the_table(np.asarray(rows))
-        if not isinstance(self._encoder, ColumnTransformer):
-            return numbers
-        place = {str(name): i for i, name in enumerate(self.feature_names_in_)}
-        result = np.empty((len(rows), self.n_features_in_), dtype=object)
-        named = self._names("number")
-        result[:, [place[name] for name in named]] = numbers[:, : len(named)]
-        if self.categories_:
-            onehot = self._encoder.named_transformers_["category"]
-            texts = np.asarray(onehot.inverse_transform(rows[:, len(named) :]), dtype=object)
-            texts[texts == "infrequent_sklearn"] = "(rare)"
-            result[:, [place[name] for name in self.categories_]] = texts
-        return result
-
-    def _names(self, kind: str) -> list[str]:
-        """The columns of a kind, in the order of the encoder."""
-        for name, _, columns in self._encoder.transformers_:
-            if name == kind:
-                return [str(column) for column in columns]
-        return []
+        return self._encoder
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """An array of floats, or a pandas data frame where there are categories."""
