@@ -222,6 +222,15 @@ def test_a_frame_of_explanations(table):
     assert len(frame) == 3 * 2 * 5
 
 
+def test_cases_that_are_given_are_shown_to_the_last_digit(rng):
+    X = pd.DataFrame({"size": rng.normal(size=40), "member": rng.random(40) > 0.5})
+    steps = make_column_transformer((StandardScaler(), ["size"]), remainder="passthrough")
+    model = make_pipeline(steps, SML(n_neighbors=2)).fit(X, X["size"] > 0)
+    found = plml.explain(model, X[:5], cases=X)
+    np.testing.assert_array_equal(found.for_values[:, 0], X["size"].to_numpy()[found.cases_for])
+    assert found.for_values[0, 1] is X["member"].to_numpy(dtype=object)[found.cases_for[0]]
+
+
 def test_a_stored_zero_is_zero(rng):
     """Also where it is the only value that is asked for."""
     X = rng.normal(loc=3.0, size=(60, 2))

@@ -52,7 +52,9 @@ def explain(
     features = _training_values(last)
     if cases is not None and columns.is_table:
         known = table_values(cases)
-        columns, features = columns._replace(values=lambda rows: known[rows[:, 0]]), _numbers(known)
+        here = known if X is None else table_values(X)
+        told = in_columns(found, columns, features, here)
+        return _with_values(told, known[:, np.unique(columns.owner)])
     if X is None:
         here = columns.values(features)
     else:
@@ -112,11 +114,6 @@ def _framed(rows: np.ndarray, steps: Any) -> Any:
     import pandas as pd
 
     return pd.DataFrame(rows, columns=names)
-
-
-def _numbers(rows: np.ndarray) -> np.ndarray:
-    """(n, 1) the numbers of rows."""
-    return np.arange(len(rows))[:, None]
 
 
 def _with_values(found: Explanation, known: np.ndarray) -> Explanation:
