@@ -5,11 +5,14 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_wine
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+import plml
 from plml import DANN, GLML, LMNN, LMNNMM, PLML, SML, AutoPLML, BoostMetric
-from plml.metric.feature_split import bilinear_parts, likeness_parts
+from plml.metric.feature_split import bilinear_parts, column_parts, likeness_parts
 
 MODELS = {
     "PLML": PLML(n_bases=3, n_neighbors=7, random_state=0),
@@ -187,20 +190,59 @@ class TestImportance:
         X = rng.normal(size=(40, 3))
         y = (X[:, 0] > 0).astype(int)
         model = SML(n_neighbors=3).fit(X, y)
-        M, total = model.basis_metrics_[0], np.zeros(3)
+        M, found = model.basis_metrics_[0], np.zeros((40, 3))
         for i in range(40):
-            delta = X[i] - X
-            squared = np.einsum("nd,de,ne->n", delta, M, delta)
-            squared[i] = np.inf
-            order = np.argsort(squared)
-            for sign, rows in (
-                (1.0, [j for j in order if y[j] != y[i]][:5]),
-                (-1.0, [j for j in order if y[j] == y[i]][:5]),
-            ):
-                for j in rows:
-                    total += sign * delta[j] * (M @ delta[j]) / len(rows)
-        total = np.maximum(total, 0.0)
-        np.testing.assert_allclose(model.average_importance(), total / total.sum(), rtol=1e-6)
+            for f in range(3):
+                delta = X[i] - X
+                delta[:, f] = 0.0
+                without = np.einsum("nd,de,ne->n", delta, M, delta)
+                without[i] = np.inf
+                order = np.argsort(without)
+                for sign, rows in (
+                    (1.0, [j for j in order if y[j] != y[i]][:5]),
+                    (-1.0, [j for j in order if y[j] == y[i] and j != i][:5]),
+                ):
+                    found[i, f] += sign * np.mean(M[f, f] * (X[i, f] - X[rows, f]) ** 2)
+        mean, error = found.mean(axis=0), found.std(axis=0) / np.sqrt(40)
+        assert mean[0] > 2 * error[0]
+        mean = np.where(mean > 2 * error, mean, 0.0)
+        np.testing.assert_allclose(model.average_importance(), mean / mean.sum(), rtol=1e-6)
+
+    @pytest.mark.parametrize("name", ["PLML", "two-sided, class", "LMNNMM", "DANN"])
+    def test_the_distance_without_a_column(self, name, rng):
+        columns = np.array([0, 1, 1, 2, 1])
+        X = rng.normal(size=(60, 5))
+        y = (X[:, 0] > 0).astype(int)
+        model = MODELS[name].fit(X, y)
+        cases, own = rng.integers(0, 60, size=(7, 4)), np.arange(7)
+        D = X[own, None] - X[cases]
+        M = model.case_base().metric.between(X[own], own, cases)
+        alone, without = column_parts(D, M, columns)
+        M = np.broadcast_to(M, (7, 4, 5, 5))
+        for column in range(3):
+            inside = columns == column
+            kept, lost = np.where(inside, D, 0.0), np.where(inside, 0.0, D)
+            for parts, delta in ((alone, kept), (without, lost)):
+                expected = np.einsum("qkd,qkde,qke->qk", delta, M, delta)
+                np.testing.assert_allclose(parts[:, :, column], expected, atol=1e-9)
+
+    def test_a_category_of_noise_is_one_column_and_counts_nothing(self, rng):
+        X, y = load_wine(return_X_y=True, as_frame=True)
+        X = X[["proline", "flavanoids", "hue"]].assign(noise=rng.choice(list("abcdef"), len(X)))
+        for model in (
+            AutoPLML(random_state=0),
+            make_pipeline(
+                make_column_transformer(
+                    (OneHotEncoder(sparse_output=False), ["noise"]), remainder=StandardScaler()
+                ),
+                PLML(n_bases=2, prior="identity", random_state=0),
+            ),
+        ):
+            found = plml.explain(model.fit(X, y), X[:2]).importance_frame().set_index("feature")
+            average = found["global_importance"].to_dict()
+            assert min(average, key=average.get) == "noise"
+            assert average["noise"] < 0.02
+            assert sum(average.values()) == pytest.approx(2.0 / 2)
 
     def test_local_importance_differs_where_the_classes_do(self, rng):
         X = rng.normal(size=(300, 3))

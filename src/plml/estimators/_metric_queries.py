@@ -305,8 +305,9 @@ class MetricQueries(ABC):
         """How much each feature sets the classes apart near each point, (n_queries, n_features).
 
         Rows are shares that sum to one. They are averages over the 15 nearest training instances
-        of the parts of the features in the squared distances to the nearest cases of other classes,
-        less those to the nearest cases of the same class; what is negative counts as zero.
+        of what a feature adds alone to the squared distances to the nearest cases of other classes,
+        less to those of the same class, where near means near without it; what is negative counts
+        as zero.
 
         Parameters
         ----------
@@ -318,15 +319,25 @@ class MetricQueries(ABC):
 
     @of_one_fit
     def average_importance(self) -> np.ndarray:
-        """``local_importance`` over all training instances (1,000 at most), (n_features,)."""
+        """``local_importance`` over all training instances (1,000 at most), (n_features,).
+
+        A feature whose average cannot be told from zero (two standard errors) has none.
+        """
         with self._run().limits():
             return self.case_base().average_importance()
 
-    def case_base(self) -> CaseBase:
-        """The labelled training rows under the metric, to be asked for explanations."""
+    def case_base(self, columns: np.ndarray | None = None) -> CaseBase:
+        """The labelled training rows under the metric, to be asked for explanations.
+
+        Parameters
+        ----------
+        columns : (n_features,) what the features were made from; by default each its own
+        """
         unnamed = [f"x{i}" for i in range(self.n_features_in_)]
         names = np.asarray(getattr(self, "feature_names_in_", unnamed), dtype=object)
-        return CaseBase(self._metric, self._fit_X, self._fit_codes, self.classes_, names)
+        return CaseBase(
+            self._metric, self._fit_X, self._fit_codes, self.classes_, names, columns=columns
+        )
 
     def _votes_are_counted(self) -> bool:
         """Whether the prediction is a vote of neighbours."""

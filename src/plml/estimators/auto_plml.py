@@ -44,7 +44,7 @@ from plml.estimators._parameters import COUNT, POSITIVE, Parameters, parameter
 from plml.estimators._selection import counts, largest_first, votes
 from plml.estimators.plml import PLML
 from plml.estimators.sml import SML
-from plml.inspection.explaining import Tally
+from plml.inspection.explaining import CaseBase, Tally
 from plml.inspection.explanation import Explanation
 from plml.inspection.lineage import Lineage, in_columns, lineage, snapped, table_values
 from plml.io.checkpoints import Checkpoint
@@ -465,7 +465,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         rows = self._encoded(X)
         found = self._tallied(rows)
         shares = np.sum([weight * tally.shares for weight, tally in found], axis=0)
-        base = self.model_.case_base()
+        base = self._case_base()
         ballots = [tally.ballot(base.codes, weight) for weight, tally in found]
         most = max(tally.voting.n_neighbors for _, tally in found)
         k = self.model_.n_listed(X, n_neighbors, most)
@@ -484,12 +484,16 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         ----------
         X : (n_queries, n_features) array or data frame, or None for the training instances
         """
-        return self._by_column(self.model_.local_importance(self._encoded(X)))
+        return self._by_column(self._case_base().local_importance(self._encoded(X)))
 
     @of_one_fit
     def average_importance(self) -> np.ndarray:
         """As ``PLML.average_importance``, by columns of the table."""
-        return self._by_column(self.model_.average_importance())
+        return self._by_column(self._case_base().average_importance())
+
+    def _case_base(self) -> CaseBase:
+        """Of ``model_``, with the columns of the table that its features were made from."""
+        return self.model_.case_base(self._columns().owner)
 
     def _by_column(self, parts: np.ndarray) -> np.ndarray:
         """(..., n_features_out) parts of encoded features, added up by their columns."""

@@ -2,9 +2,12 @@
 
     margin = d^2(x, against) - d^2(x, for) = sum_f [D_f (M D)_f (against) - D_f (M D)_f (for)]
 
-Averages of these parts over rows and over their nearest cases say how much a feature does to keep
-the classes apart: a feature that differs as much between cases of one class as between those of two
-counts nothing.
+Importance is an average over rows and over their nearest cases, of what a column adds alone,
+
+    D_G' M_GG D_G    with G the features made from the column,
+
+to the distances to cases of other classes, less those to cases of the same class. A column that
+differs as much within classes as between them counts nothing.
 """
 
 from collections.abc import Callable
@@ -12,15 +15,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plml.metric.feature_split import Between, split_distances
+from plml.metric.feature_split import Between, bilinear_parts, column_parts
 from plml.ops.topk import row_blocks
 
 #: (numbers of queries, k) -> squared distances and numbers of the k nearest training rows.
 Search = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 #: Neighbours that are looked at first; then so many times as many.
 _FIRST, _MORE = 32, 8
-#: Training rows that the average over all is taken of, and cases of each side of one.
-MOST_ROWS, N_CASES = 1000, 5
+#: Training rows that importance is averaged over and compared with; cases of each side of one, and
+#: those that they are chosen from.
+MOST_ROWS, N_CASES, N_REACHED = 1000, 5, 25
+#: Rows times cases times squared features that importance may take, about a second or two.
+_WORK = 3e9
 
 
 class NearestCases(NamedTuple):
@@ -72,36 +78,100 @@ def nearest_where(
     return result
 
 
-def mean_contrasts(
-    metric: Between,
-    Q: np.ndarray,
-    own: np.ndarray | None,
-    cases_for: np.ndarray,
-    cases_against: np.ndarray,
+def drawn_cases(codes: np.ndarray, n_rows: int, d: int) -> np.ndarray:
+    """Training rows that importance compares n_rows others with, some of every class, in order.
+
+    All of them where that is not too much work; they are drawn by class, and never by distance:
+    cases chosen for being near are near in every column, the closer ones more so, and a column of
+    noise would seem to keep the classes apart.
+    """
+    most = int(np.clip(_WORK / (n_rows * d * d), 100, MOST_ROWS))
+    order = np.random.default_rng(0).permutation(len(codes))
+    place, size = np.empty(len(codes)), np.bincount(codes)[codes]
+    for code in np.unique(codes):
+        members = order[codes[order] == code]
+        place[members] = np.arange(len(members))
+    return np.flatnonzero((place < 2 * N_CASES) | (place < most / len(codes) * size))
+
+
+def column_contrasts(
+    metric: Between, rows: np.ndarray, cases: np.ndarray, codes: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
-    """(q, d) mean parts of the distances to the cases against, less those to the cases for.
+    """(r, n_columns) mean parts of columns in distances to other classes, less those to the own.
+
+    The cases a column is judged by are, of those within reach of the row, the ``N_CASES`` of each
+    side that are nearest without it. One reach for both sides keeps the comparison local and fair
+    to a column of noise.
 
     Parameters
     ----------
-    metric, Q, own : as in ``split_distances``
-    cases_for, cases_against : (q, k) training rows, -1 where there is none
+    metric : as in ``split_distances``
+    rows : (r,) training rows, each of which is left out of its own cases
+    cases : (k,) training rows to compare them with
+    codes : (n,) classes of all training rows
+    columns : (d,) the column that each feature was made from
     """
-    sides = []
-    for cases in (cases_against, cases_for):
-        parts = split_distances(metric, Q, own, np.maximum(cases, 0), "bilinear")
-        there = cases >= 0
-        n_there = np.maximum(there.sum(axis=1), 1)[:, None]
-        sides.append((parts * there[:, :, None]).sum(axis=1) / n_there)
-    return sides[0] - sides[1]
+    k, d = len(cases), len(columns)
+    result = np.empty((len(rows), columns.max() + 1))
+    for block in row_blocks(len(rows), k * d * (d + 4)):
+        own = rows[block]
+        near = np.broadcast_to(cases, (len(own), k))
+        D = metric.X[own, None, :].astype(np.float64) - metric.X[cases]
+        M = metric.between(metric.X[own], own, near)
+        alone, without = column_parts(D, M, columns)
+        same = codes[near] == codes[own, None]
+        sides = ~same, same & (near != own[:, None])
+        reached = _within_reach(bilinear_parts(D, M).sum(axis=2), sides)
+        others, mine = (_mean_of_nearest(alone, without, side & reached) for side in sides)
+        result[block] = others - mine
+    return result
+
+
+def _within_reach(squared: np.ndarray, sides: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """(q, k) the cases no farther than the last of the ``N_REACHED`` nearest of each side."""
+    last = min(N_REACHED, squared.shape[1]) - 1
+    reach = np.full(len(squared), -np.inf)
+    for side in sides:
+        farthest = np.partition(np.where(side, squared, np.inf), last, axis=1)[:, last]
+        reach = np.maximum(reach, farthest)  # all cases, where a side has fewer
+    return squared <= reach[:, None]
+
+
+def _mean_of_nearest(parts: np.ndarray, squared: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """(q, c) mean parts of the N_CASES nearest that are wanted, for every column; 0 for none.
+
+    Parameters
+    ----------
+    parts, squared : (q, k, c)
+    wanted : (q, k)
+    """
+    squared = np.where(wanted[:, :, None], squared, np.inf)
+    last = min(N_CASES, squared.shape[1]) - 1
+    nearest = np.argpartition(squared, last, axis=1)[:, : last + 1]
+    there = np.isfinite(np.take_along_axis(squared, nearest, axis=1))
+    sums = (np.take_along_axis(parts, nearest, axis=1) * there).sum(axis=1)
+    return sums / np.maximum(there.sum(axis=1), 1)
+
+
+def clear_means(contrasts: np.ndarray) -> np.ndarray:
+    """(c,) means over the rows; zero where they are within two standard errors of zero."""
+    mean = contrasts.mean(axis=0)
+    error = contrasts.std(axis=0) / np.sqrt(len(contrasts))
+    return np.where(np.abs(mean) > 2.0 * error, mean, 0.0)
 
 
 def shares_of(contrasts: np.ndarray) -> np.ndarray:
-    """Features that keep the classes apart, as shares that sum to one; the others have none.
+    """Columns that keep the classes apart, as shares that sum to one; the others have none.
 
     Parameters
     ----------
-    contrasts : (..., d) mean contrasts
+    contrasts : (..., n_columns) mean contrasts
     """
     positive = np.maximum(contrasts, 0.0)
     total = positive.sum(axis=-1, keepdims=True)
     return np.divide(positive, total, out=np.zeros_like(positive), where=total > 0.0)
+
+
+def spread_over_features(shares: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """(..., d) the shares of columns, divided evenly among the features made from them."""
+    return shares[..., columns] / np.bincount(columns)[columns]

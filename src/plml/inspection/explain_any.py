@@ -1,6 +1,7 @@
 """``plml.explain``: for a model alone, or at the end of a pipeline."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,14 @@ from sklearn.pipeline import Pipeline
 
 from plml.inspection.affine import AffineMap, explained_in_columns
 from plml.inspection.explanation import Explanation
-from plml.inspection.lineage import in_columns, known_values, lineage, snapped, table_values
+from plml.inspection.lineage import (
+    Lineage,
+    in_columns,
+    known_values,
+    lineage,
+    snapped,
+    table_values,
+)
 
 
 def explain(
@@ -45,6 +53,7 @@ def explain(
         return found if cases is None else _with_values(found, table_values(cases))
     found = last.explain(None if X is None else steps.transform(X), n_neighbors)
     columns = lineage(steps, _input_names(steps))
+    found = _weighed_by_column(found, last, None if X is None else steps.transform(X), columns)
     if not columns.is_table:
         through = _through_affine_steps(steps, last, found, X, cases)
         if through is not None:
@@ -60,6 +69,19 @@ def explain(
     else:
         here = table_values(X) if columns.is_table else np.asarray(steps.transform(X), dtype=object)
     return in_columns(found, columns, features, here)
+
+
+def _weighed_by_column(found: Explanation, last: Any, Q: Any, columns: Lineage) -> Explanation:
+    """With importances of whole columns, where several features were made from one."""
+    if hasattr(last, "encoder_") or len(np.unique(columns.owner)) == len(columns.owner):
+        return found
+    base = last.case_base(columns.owner)
+    points = None if Q is None else np.asarray(Q, dtype=base.X.dtype)
+    return replace(
+        found,
+        importance=base.local_importance(points),
+        global_importance=base.average_importance(),
+    )
 
 
 def _through_affine_steps(

@@ -9,10 +9,12 @@ import numpy as np
 from plml.backend.arrays import on_host
 from plml.inspection.contrasts import (
     MOST_ROWS,
-    N_CASES,
-    mean_contrasts,
+    clear_means,
+    column_contrasts,
+    drawn_cases,
     nearest_where,
     shares_of,
+    spread_over_features,
 )
 from plml.inspection.explanation import Ballot, Explanation
 from plml.metric.feature_split import split_distances
@@ -57,6 +59,9 @@ class CaseBase:
     names: np.ndarray  # (d,) of the features
     rows: np.ndarray | None = None  # the training rows that None stands for; all of them by default
     weighs_features: bool = True  # whether explanations have importances
+    columns: np.ndarray | None = (
+        None  # (d,) what the features were made from; by default each its own
+    )
 
     def tallies(self, Q: np.ndarray | None, votings: Sequence[Voting]) -> list[Tally]:
         """The votes of the nearest, from one search."""
@@ -140,34 +145,21 @@ class CaseBase:
         )
 
     def contrasts_of(self, rows: np.ndarray) -> np.ndarray:
-        """(r, d) mean contrasts of training rows: nearest cases of other classes, and of their own.
-
-        Each row is left out of its own neighbours.
-        """
-        own_class = self.codes[rows]
-
-        def search(which: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-            found = self.metric.search_rows(rows[which], k)
-            return tuple(on_host(part) for part in found)  # type: ignore[return-value]
-
-        def same(which: np.ndarray, near: np.ndarray) -> np.ndarray:
-            return self.codes[near] == own_class[which, None]
-
-        def other(which: np.ndarray, near: np.ndarray) -> np.ndarray:
-            return ~same(which, near)
-
-        mine, theirs = (
-            nearest_where(search, wanted, len(rows), len(self.X) - 1, N_CASES).rows
-            for wanted in (same, other)
-        )
-        return mean_contrasts(self.metric, self.X[rows], rows, mine, theirs)
+        """(r, n_columns) mean contrasts of columns at training rows; see ``column_contrasts``."""
+        cases = drawn_cases(self.codes, len(rows), self.X.shape[1])
+        return column_contrasts(self.metric, rows, cases, self.codes, self._columns)
 
     def average_importance(self) -> np.ndarray:
-        """(d,) shares of the features in what sets the classes apart, over the training rows."""
+        """(d,) shares of the features in what sets the classes apart, over the training rows.
+
+        A column whose average cannot be told from zero has none. Features made from one column
+        have the same part of its share.
+        """
         rows = np.arange(len(self.X))
         if len(rows) > MOST_ROWS:
             rows = np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
-        return shares_of(self.contrasts_of(rows).mean(axis=0))
+        shares = shares_of(clear_means(self.contrasts_of(rows)))
+        return spread_over_features(shares, self._columns)
 
     def local_importance(self, Q: np.ndarray | None) -> np.ndarray:
         """(q, d) the same over the training rows nearest to each point."""
@@ -175,7 +167,8 @@ class CaseBase:
         _, nearest = self._search(Q, k)
         rows, place = np.unique(nearest, return_inverse=True)
         contrasts = self.contrasts_of(rows)
-        return shares_of(contrasts[place.reshape(nearest.shape)].mean(axis=1))
+        shares = shares_of(contrasts[place.reshape(nearest.shape)].mean(axis=1))
+        return spread_over_features(shares, self._columns)
 
     def _rivals(self, Q: np.ndarray | None, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The predicted class and the one that comes second, (q,) codes each.
@@ -213,6 +206,13 @@ class CaseBase:
     def _search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         found = self.metric.search_rows(self._own, k) if Q is None else self.metric.search(Q, k)
         return on_host(found[0]), on_host(found[1])
+
+    @property
+    def _columns(self) -> np.ndarray:
+        """(d,) from features to columns, numbered without gaps."""
+        if self.columns is None:
+            return np.arange(self.X.shape[1])
+        return np.unique(self.columns, return_inverse=True)[1]
 
     @property
     def _own(self) -> np.ndarray:

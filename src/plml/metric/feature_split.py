@@ -72,6 +72,22 @@ def likeness_parts(D: np.ndarray, M: np.ndarray) -> np.ndarray:
     return positive * np.divide(squared, total, out=np.zeros_like(total), where=total > 0.0)
 
 
+def column_parts(
+    D: np.ndarray, M: np.ndarray, columns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """D_G' M_GG D_G, and the squared distance if D_G were zero, (q, k, n_columns) each.
+
+    Parameters
+    ----------
+    D, M : as in ``bilinear_parts``
+    columns : (d,) the column that each feature was made from; G are the features of one
+    """
+    sums = np.eye(columns.max() + 1)[columns]
+    parts = bilinear_parts(D, M)
+    alone = bilinear_parts(D, M * (columns[:, None] == columns)) @ sums
+    return alone, parts.sum(axis=2, keepdims=True) - (2.0 * (parts @ sums) - alone)
+
+
 def _applied(M: np.ndarray, D: np.ndarray) -> np.ndarray:
     """M D, where M may be the same for all cases of a point."""
     if M.shape[1] == 1:
