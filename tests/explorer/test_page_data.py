@@ -254,3 +254,14 @@ def test_a_pipeline_is_explored_in_its_columns(wine):
     np.testing.assert_array_equal(subject.view.training_values(np.arange(5)), wine[0][:5])
     told = subject.explain(wine[2][:3])
     np.testing.assert_array_equal(told.predictions, model.predict(wine[2][:3]))
+
+
+def test_neighbours_that_voted_are_not_looked_for_again(metric_model, wine, monkeypatch):
+    subject = subject_of(metric_model)
+    rows = wine[2].iloc[:9]
+    votes, expected = subject.votes(subject.view.encoded(rows)), subject.explain(rows)
+    monkeypatch.setattr(type(subject.metric), "search", None)
+    found = subject.explain(rows, votes=votes)
+    np.testing.assert_array_equal(found.neighbors, expected.neighbors)
+    np.testing.assert_array_equal(found.votes, expected.votes)
+    np.testing.assert_array_equal(found.contrasts, expected.contrasts)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from plml.backend.arrays import on_host
+from plml.backend.threads import limit_threads
 from plml.ops.projections import psd_factor
 
 #: Training cases and new ones on a map.
@@ -157,7 +158,9 @@ def layout(shown: ShownCases, random_state: int, advance: Any = None) -> np.ndar
     start = start / spread if spread > 0.0 else start
     if len(start) < 4:
         return start
-    return standardized(embedded(affinities(*neighbor_lists(shown)), start, random_state, advance))
+    held = affinities(*neighbor_lists(shown))
+    with limit_threads(1):  # the products of a step are small
+        return standardized(embedded(held, start, random_state, advance))
 
 
 def neighbor_lists(shown: ShownCases) -> tuple[np.ndarray, np.ndarray]:
@@ -222,7 +225,9 @@ def embedded(
     velocity, gains = np.zeros_like(Y), np.ones_like(Y)
     rate = max(n / _EXAGGERATION / 4.0, 10.0)
     held = P.tocoo()
-    row, column, strength = held.row, held.col, held.data.astype(np.float32)
+    # NumPy would convert other integers at every step.
+    row, column = held.row.astype(np.intp), held.col.astype(np.intp)
+    strength = held.data.astype(np.float32)
     for step in range(_STEPS):
         early = step < _EARLY
         pull = strength * (_EXAGGERATION if early else 1.0)
@@ -242,9 +247,9 @@ def embedded(
 def _attraction(
     Y: np.ndarray, row: np.ndarray, column: np.ndarray, strength: np.ndarray
 ) -> np.ndarray:
-    difference = Y[row] - Y[column]
-    weight = strength / (1.0 + np.einsum("ed,ed->e", difference, difference))
-    pulled = [np.bincount(row, weight * part, len(Y)) for part in difference.T]
+    x, y = (part[row] - part[column] for part in np.ascontiguousarray(Y.T))
+    weight = strength / (1.0 + (x * x + y * y))
+    pulled = [np.bincount(row, weight * part, len(Y)) for part in (x, y)]
     return np.stack(pulled, axis=1).astype(np.float32)
 
 

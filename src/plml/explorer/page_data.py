@@ -13,7 +13,6 @@ import numpy as np
 
 from plml.backend.arrays import on_host
 from plml.backend.progress import plan, stage
-from plml.backend.threads import limit_threads
 from plml.explorer.case_map import (
     MOST_NEW,
     MOST_TRAINING,
@@ -23,7 +22,7 @@ from plml.explorer.case_map import (
     layout,
     places_among,
 )
-from plml.explorer.subject import LEAVING_OUT, Subject
+from plml.explorer.subject import LEAVING_OUT, Subject, Votes
 from plml.inspection.explanation import Explanation
 from plml.inspection.explanation_text import leading, short, vote_text
 from plml.metric.feature_split import leading_directions, spread_of
@@ -133,8 +132,7 @@ def page_data(
         new = _New.of(subject, X, labels, most_new, random_state)
     with stage(MAPPING) as progress:
         shown = ShownCases(subject.metric, chosen.rows)
-        with limit_threads(1):  # the products of a step are small
-            places = layout(shown, random_state, lambda done: progress.report("", done))
+        places = layout(shown, random_state, lambda done: progress.report("", done))
         new_places = np.empty((0, 2))
         if len(new.choice.rows):
             new_places = places_among(shown.squared_distances(new.encoded), places)
@@ -151,7 +149,8 @@ def page_data(
     with stage(EXPLAINING) as progress:
         records: list[str] = []
         for block in _blocks(n_new, n_features):
-            found = subject.explain(_some(new.rows, block))
+            votes = None if new.votes is None else new.votes.of(block)
+            found = subject.explain(_some(new.rows, block), votes=votes)
             records += _texts(found, subject, average)
             progress.report(
                 f"{len(records)} of {len(points.rows)} points", len(records) / len(points.rows)
@@ -174,6 +173,7 @@ class _New(NamedTuple):
     codes: np.ndarray
     labels: np.ndarray
     doubts: np.ndarray
+    votes: Votes | None = None
 
     @classmethod
     def of(
@@ -192,7 +192,13 @@ class _New(NamedTuple):
         kept = choice.rows
         doubts = 1.0 - votes.probabilities.max(axis=1)
         return cls(
-            choice, _some(X, kept), encoded[kept], votes.codes[kept], known[kept], doubts[kept]
+            choice,
+            _some(X, kept),
+            encoded[kept],
+            votes.codes[kept],
+            known[kept],
+            doubts[kept],
+            votes.of(kept),
         )
 
 

@@ -111,6 +111,12 @@ class QuickCaseBase(CaseBase):
     """
 
     vectors: ClassVectors | None = None
+    near: tuple[np.ndarray, np.ndarray] | None = None  # neighbours that were found already
+
+    def _search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+        if self.near is None or self.near[1].shape[1] < k:
+            return super()._search(Q, k)
+        return self.near[0][:, :k], self.near[1][:, :k]
 
     def _rivals(self, Q: np.ndarray | None, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.vectors is None:

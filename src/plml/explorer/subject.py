@@ -54,19 +54,21 @@ class Votes:
     probabilities : (q, n_classes)
     shares : (q, n_classes) what is predicted by
     ballots, tallies : the votes in numbers, and by cases with their weights
+    near : (q, k) squared distances and numbers of the nearest cases of the first member
     """
 
     probabilities: np.ndarray
     shares: np.ndarray
     ballots: tuple[Ballot, ...]
     tallies: tuple[tuple[float, Tally], ...]
+    near: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def codes(self) -> np.ndarray:
         """(q,) places of the predicted classes."""
         return self.shares.argmax(axis=1)
 
-    def of(self, rows: np.ndarray) -> "Votes":
+    def of(self, rows: np.ndarray | slice) -> "Votes":
         """Those of some of the points."""
         return Votes(
             self.probabilities[rows],
@@ -79,6 +81,7 @@ class Votes:
                 )
                 for weight, t in self.tallies
             ),
+            None if self.near is None else (self.near[0][rows], self.near[1][rows]),
         )
 
 
@@ -144,19 +147,23 @@ class Subject:
         with self._limits():
             return self._votes(Q, lambda base, k: _found(base, Q, k))
 
-    def explain(self, X: Any, n_neighbors: int | None = None) -> Explanation:
+    def explain(
+        self, X: Any, n_neighbors: int | None = None, votes: Votes | None = None
+    ) -> Explanation:
         """New rows of the user, in the columns of the table, without importances.
 
         Parameters
         ----------
         X : as the model's ``predict`` takes it
         n_neighbors : cases listed; those that vote by default, a few at most
+        votes : for these rows, where they are known
         """
         Q = self.view.encoded(X)
         # The threads of a search for a few points would wait for each other most of the time.
         with self._limits(), limit_threads(1) if len(Q) <= _FEW else nullcontext():
-            votes = self.votes(Q)
-            found = self._quick(None).explanation(Q, self._listed(n_neighbors), *_parts(votes))
+            votes = self.votes(Q) if votes is None else votes
+            base = self._quick(None, votes)
+            found = base.explanation(Q, self._listed(n_neighbors), *_parts(votes))
         return self._in_columns(found, self.view.values(X))
 
     def explain_training(self, rows: np.ndarray, n_neighbors: int | None = None) -> Explanation:
@@ -169,11 +176,11 @@ class Subject:
         """
         votes = self.training_votes.of(rows)
         with self._limits():
-            base = self._quick(rows)
+            base = self._quick(rows, votes)
             found = base.explanation(None, self._listed(n_neighbors), *_parts(votes))
         return self._in_columns(found, self.view.training_values(rows))
 
-    def _quick(self, rows: np.ndarray | None) -> QuickCaseBase:
+    def _quick(self, rows: np.ndarray | None, votes: Votes) -> QuickCaseBase:
         base = self.base
         return QuickCaseBase(
             self._metric,
@@ -184,6 +191,7 @@ class Subject:
             rows=rows,
             weighs_features=False,
             vectors=self._vectors,
+            near=votes.near,
         )
 
     def _in_columns(self, found: Explanation, values: np.ndarray) -> Explanation:
@@ -206,7 +214,7 @@ class Subject:
         search: Callable[[CaseBase, int], tuple[np.ndarray, np.ndarray]],
     ) -> Votes:
         """The votes of all members; one search for those that share a metric."""
-        ballots, tallies = [], []
+        ballots, tallies, nearest = [], [], None
         shares = np.zeros((self.n_training if Q is None else len(Q), len(self.classes)))
         for estimator, members in _by_estimator(self.members):
             base = estimator.case_base()
@@ -217,14 +225,15 @@ class Subject:
                 ballot = Ballot(1.0, 0, "energy", np.zeros(found.shape, dtype=int), found)
                 return Votes(found, found, (ballot,), ())
             votings = [member.voting for member in members]
-            near = search(base, max(voting.n_neighbors for voting in votings))
+            near = search(base, max(self._listed(None), *(k for k, _ in votings)))
+            nearest = near if nearest is None else nearest
             counted = base.counted(Q, *near, votings)
             for member, tally in zip(members, counted, strict=True):
                 shares += member.weight * tally.shares
                 ballots.append(tally.ballot(base.codes, member.weight))
                 tallies.append((member.weight, tally))
         probabilities = calibrated(shares, *self.calibration) if self.calibration else shares
-        return Votes(probabilities, shares, tuple(ballots), tuple(tallies))
+        return Votes(probabilities, shares, tuple(ballots), tuple(tallies), nearest)
 
     def _limits(self) -> AbstractContextManager[None]:
         return self.members[0].estimator._run().limits()
