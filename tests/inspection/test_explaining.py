@@ -1,6 +1,7 @@
 """Explanations against plain loops: votes, nearest cases for and against, splits, importance."""
 
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import plml
 from plml import DANN, GLML, LMNN, LMNNMM, PLML, SML, AutoPLML, BoostMetric
+from plml.inspection.explaining import CaseBase
 from plml.metric.feature_split import bilinear_parts, column_parts, likeness_parts
 
 MODELS = {
@@ -359,3 +361,39 @@ class TestAutoPLML:
         assert np.mean(found.predictions == table[1][::2]) > 0.8
         assert auto.average_importance().shape == (13,)
         np.testing.assert_allclose(auto.local_importance(table[0][:3]).sum(axis=1), 1.0)
+
+
+class TestImportancesWhenAskedFor:
+    """Importances take longer than all the rest: they wait until somebody asks."""
+
+    @pytest.fixture
+    def counted(self, monkeypatch):
+        calls = []
+        real = CaseBase.average_importance
+        monkeypatch.setattr(
+            CaseBase, "average_importance", lambda base: calls.append(1) or real(base)
+        )
+        return calls
+
+    def test_once_and_only_when_asked(self, rng, counted):
+        X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+        X[:, 1] += 3.0 * y
+        model = SML(n_neighbors=3).fit(X, y)
+        found = model.explain(X[:4])
+        print(found, found.to_frame(), found.contrast_frame(), found._repr_html_())
+        assert not counted
+        np.testing.assert_array_equal(found.global_importance, model.average_importance())
+        del counted[:]
+        assert [part.global_importance.argmax() for part in found] == [1, 1, 1, 1]
+        assert not counted  # the parts know what the whole found out
+        np.testing.assert_array_equal(found[2].importance, model.local_importance(X[[2]]))
+
+    def test_saved_without_the_training_rows(self, rng):
+        X, y = rng.normal(size=(4000, 5)), np.arange(4000) % 2
+        X[:, 1] += 3.0 * y
+        found = SML(n_neighbors=3).fit(X, y).explain(X[:2])
+        saved = pickle.dumps(found)
+        assert len(saved) < X.nbytes / 4
+        again = pickle.loads(saved)
+        np.testing.assert_array_equal(again.importance, found.importance)
+        np.testing.assert_array_equal(again[1].global_importance, found.global_importance)

@@ -27,7 +27,7 @@ from plml.estimators._neighborhoods import (
     within_radius,
 )
 from plml.inspection.explaining import CaseBase
-from plml.inspection.explanation import Ballot, Explanation
+from plml.inspection.explanation import Explanation
 from plml.metric.votes import Voting
 from plml.ops.span import Span, outward
 from plml.stages.run import Run
@@ -288,17 +288,11 @@ class MetricQueries(ABC):
         n_neighbors : cases listed per query; by default those that vote, 15 at most
         """
         queries = None if X is None else self._validate_on_host(X)
-        (voters, how), base = self._voting(), self.case_base()
-        k = self.n_listed(X, n_neighbors, voters)
-        with self._run().limits():
-            if self._votes_are_counted():
-                (tally,) = base.tallies(queries, [Voting(voters, how)])
-                ballot, tallies, shares = tally.ballot(base.codes), [(1.0, tally)], tally.shares
-            else:
-                shares = on_host(self._shares(base.X if queries is None else queries))
-                ballot = Ballot(1.0, 0, "energy", np.zeros(shares.shape, dtype=int), shares)
-                tallies = []
-            return base.explanation(queries, k, shares, shares, [ballot], tallies)
+        base = self.case_base()
+        k = self.n_listed(X, n_neighbors, base.voting.n_neighbors)
+        with base.limits():
+            found = base.election(queries, [(1.0, base.voting)])
+            return base.explanation(queries, k, found, found.shares)
 
     @of_one_fit
     def local_importance(self, X: Any = None) -> np.ndarray:
@@ -336,7 +330,15 @@ class MetricQueries(ABC):
         unnamed = [f"x{i}" for i in range(self.n_features_in_)]
         names = np.asarray(getattr(self, "feature_names_in_", unnamed), dtype=object)
         return CaseBase(
-            self._metric, self._fit_X, self._fit_codes, self.classes_, names, columns=columns
+            self._metric,
+            self._fit_X,
+            self._fit_codes,
+            self.classes_,
+            names,
+            columns=columns,
+            voting=Voting(*self._voting()),
+            rule=None if self._votes_are_counted() else lambda X: on_host(self._shares(X)),
+            limits=self._run().limits,
         )
 
     def _votes_are_counted(self) -> bool:

@@ -44,7 +44,7 @@ from plml.estimators._parameters import COUNT, POSITIVE, Parameters, parameter
 from plml.estimators._selection import counts, largest_first, votes
 from plml.estimators.plml import PLML
 from plml.estimators.sml import SML
-from plml.inspection.explaining import CaseBase, Tally
+from plml.inspection.explaining import CaseBase, Election, joined
 from plml.inspection.explanation import Explanation
 from plml.inspection.lineage import Lineage, in_columns, lineage, snapped, table_values
 from plml.io.checkpoints import Checkpoint
@@ -414,11 +414,9 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         """
         rows = self.encoder_.transform(X)
         shares = np.zeros((len(rows), len(self.classes_)))
-        for number, model in enumerate(self.models_):
-            own = [member for member in self.members_ if member["model"] == number]
-            votings = [(member["n_neighbors"], member["vote"]) for member in own]
-            for member, voted in zip(own, model.vote_shares(rows, votings), strict=True):
-                shares += member["weight"] * voted
+        for model, pairs in self.committee():
+            voted = model.vote_shares(rows, [voting for _, voting in pairs])
+            shares += sum(weight * part for (weight, _), part in zip(pairs, voted, strict=True))
         return calibrated(shares, *self.calibration_)
 
     @of_one_fit
@@ -463,15 +461,10 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         X, n_neighbors : as in ``PLML``
         """
         rows = self._encoded(X)
-        found = self._tallied(rows)
-        shares = np.sum([weight * tally.shares for weight, tally in found], axis=0)
-        base = self._case_base()
-        ballots = [tally.ballot(base.codes, weight) for weight, tally in found]
-        most = max(tally.voting.n_neighbors for _, tally in found)
+        found, base = self._election(rows), self._case_base()
+        most = max(ballot.n_neighbors for ballot in found.ballots)
         k = self.model_.n_listed(X, n_neighbors, most)
-        told = base.explanation(
-            rows, k, shares, calibrated(shares, *self.calibration_), ballots, found
-        )
+        told = base.explanation(rows, k, found, calibrated(found.shares, *self.calibration_))
         columns = self._columns()
         here = columns.values(base.X) if X is None else table_values(X)
         return in_columns(told, columns, base.X, here)
@@ -500,15 +493,19 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         sums = np.eye(self.n_features_in_)[self._columns().owner]
         return parts @ sums
 
-    def _tallied(self, rows: np.ndarray | None) -> list[tuple[float, Tally]]:
-        """The votes of all members with their weights."""
-        found = []
-        for number, model in enumerate(self.models_):
-            own = [member for member in self.members_ if member["model"] == number]
-            votings = [Voting(member["n_neighbors"], member["vote"]) for member in own]
-            tallies = model.case_base().tallies(rows, votings)
-            found += [(m["weight"], tally) for m, tally in zip(own, tallies, strict=True)]
-        return found
+    def _election(self, rows: np.ndarray | None) -> Election:
+        """The votes of all members."""
+        return joined(
+            [model.case_base().election(rows, pairs) for model, pairs in self.committee()]
+        )
+
+    def committee(self) -> list[tuple[Any, list[tuple[float, Voting]]]]:
+        """The models that vote, each with its votes and their weights."""
+        found: list[tuple[Any, list[tuple[float, Voting]]]] = [(m, []) for m in self.models_]
+        for member in self.members_:
+            voting = Voting(member["n_neighbors"], member["vote"])
+            found[member["model"]][1].append((member["weight"], voting))
+        return [(model, pairs) for model, pairs in found if pairs]
 
     @of_one_fit
     def index_vectors(self) -> np.ndarray:

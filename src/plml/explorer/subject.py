@@ -1,14 +1,14 @@
 """What the explorer knows of a model: how it votes, and the columns its cases are described in.
 
 Every model comes down to votes of neighbours (``Member``) and a ``TableView``, which turns the rows
-of a user into features and training rows back into values. Importances are left out: they take most
-of the time of an explanation, and the page does not show them.
+of a user into features and training rows back into values.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +22,8 @@ from plml.estimators._metric_queries import MetricQueries
 from plml.estimators.auto_plml import AutoPLML
 from plml.explorer.quick_cases import ClassVectors, QuickCaseBase, with_memory
 from plml.explorer.table_views import TableView, table_view
-from plml.inspection.explaining import CaseBase, Tally
-from plml.inspection.explanation import Ballot, Explanation
+from plml.inspection.explaining import CaseBase, Election, joined
+from plml.inspection.explanation import Explanation
 from plml.metric.votes import Voting
 
 #: The stage in which every training row votes for the others.
@@ -38,11 +38,15 @@ N_LISTED = 6
 
 
 class Member(NamedTuple):
-    """One vote: where its neighbours are looked for, how they vote, and what it counts."""
+    """Where neighbours are looked for, how they vote, and what each vote counts."""
 
-    estimator: MetricQueries
-    voting: Voting
-    weight: float
+    base: CaseBase
+    votes: Sequence[tuple[float, Voting]]
+
+    @property
+    def n_voters(self) -> int:
+        """Neighbours that vote at most."""
+        return max(voting.n_neighbors for _, voting in self.votes)
 
 
 @dataclass(frozen=True)
@@ -52,35 +56,24 @@ class Votes:
     Attributes
     ----------
     probabilities : (q, n_classes)
-    shares : (q, n_classes) what is predicted by
-    ballots, tallies : the votes in numbers, and by cases with their weights
+    election : the votes that they come from
     near : (q, k) squared distances and numbers of the nearest cases of the first member
     """
 
     probabilities: np.ndarray
-    shares: np.ndarray
-    ballots: tuple[Ballot, ...]
-    tallies: tuple[tuple[float, Tally], ...]
+    election: Election
     near: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def codes(self) -> np.ndarray:
         """(q,) places of the predicted classes."""
-        return self.shares.argmax(axis=1)
+        return self.election.shares.argmax(axis=1)
 
     def of(self, rows: np.ndarray | slice) -> "Votes":
         """Those of some of the points."""
         return Votes(
             self.probabilities[rows],
-            self.shares[rows],
-            tuple(b._replace(counts=b.counts[rows], shares=b.shares[rows]) for b in self.ballots),
-            tuple(
-                (
-                    weight,
-                    Tally(t.voting, t.nearest[rows], t.weights[rows], t.shares[rows]),
-                )
-                for weight, t in self.tallies
-            ),
+            self.election.of(rows),
             None if self.near is None else (self.near[0][rows], self.near[1][rows]),
         )
 
@@ -100,9 +93,8 @@ class Subject:
         self.calibration: tuple[float, float, float] | None = getattr(
             classifier, "calibration_", None
         )
-        self.base: CaseBase = self.members[0].estimator.case_base()
+        self.base = self.members[0].base
         self.classes: np.ndarray = classifier.classes_
-        self._metric = with_memory(self.base.metric)
         self._vectors = ClassVectors.of(self.base.metric, self.base.codes, len(self.classes))
 
     @property
@@ -118,14 +110,13 @@ class Subject:
     @property
     def metric(self) -> Any:
         """The metric that cases are near under (see ``plml.metric``)."""
-        return self._metric
+        return self.base.metric
 
     @cached_property
     def training_votes(self) -> Votes:
         """The votes for all training rows, each left out of its own neighbours."""
-        with self._limits(), stage(LEAVING_OUT) as progress:
-            n_searches = len({id(member.estimator) for member in self.members})
-            done = 0
+        with self.base.limits(), stage(LEAVING_OUT) as progress:
+            n_searches, done = len(self.members), 0
 
             def search(base: CaseBase, k: int) -> tuple[np.ndarray, np.ndarray]:
                 nonlocal done
@@ -144,7 +135,7 @@ class Subject:
 
     def votes(self, Q: np.ndarray) -> Votes:
         """The votes for encoded points."""
-        with self._limits():
+        with self.base.limits():
             return self._votes(Q, lambda base, k: _found(base, Q, k))
 
     def explain(
@@ -160,10 +151,12 @@ class Subject:
         """
         Q = self.view.encoded(X)
         # The threads of a search for a few points would wait for each other most of the time.
-        with self._limits(), limit_threads(1) if len(Q) <= _FEW else nullcontext():
+        with self.base.limits(), limit_threads(1) if len(Q) <= _FEW else nullcontext():
             votes = self.votes(Q) if votes is None else votes
             base = self._quick(None, votes)
-            found = base.explanation(Q, self._listed(n_neighbors), *_parts(votes))
+            found = base.explanation(
+                Q, self._listed(n_neighbors), votes.election, votes.probabilities
+            )
         return self._in_columns(found, self.view.values(X))
 
     def explain_training(self, rows: np.ndarray, n_neighbors: int | None = None) -> Explanation:
@@ -175,21 +168,23 @@ class Subject:
         n_neighbors : as in ``explain``
         """
         votes = self.training_votes.of(rows)
-        with self._limits():
+        with self.base.limits():
             base = self._quick(rows, votes)
-            found = base.explanation(None, self._listed(n_neighbors), *_parts(votes))
+            found = base.explanation(
+                None, self._listed(n_neighbors), votes.election, votes.probabilities
+            )
         return self._in_columns(found, self.view.training_values(rows))
 
     def _quick(self, rows: np.ndarray | None, votes: Votes) -> QuickCaseBase:
         base = self.base
         return QuickCaseBase(
-            self._metric,
+            base.metric,
             base.X,
             base.codes,
             base.classes,
             base.names,
             rows=rows,
-            weighs_features=False,
+            limits=base.limits,
             vectors=self._vectors,
             near=votes.near,
         )
@@ -204,7 +199,7 @@ class Subject:
         return found.in_columns(names, self.view.owner, values, cases)
 
     def _listed(self, n_neighbors: int | None) -> int:
-        most = max(member.voting.n_neighbors for member in self.members)
+        most = max(member.n_voters for member in self.members)
         asked = min(max(most, 3), N_LISTED) if n_neighbors is None else n_neighbors
         return min(asked, self.n_training - 1)
 
@@ -213,30 +208,21 @@ class Subject:
         Q: np.ndarray | None,
         search: Callable[[CaseBase, int], tuple[np.ndarray, np.ndarray]],
     ) -> Votes:
-        """The votes of all members; one search for those that share a metric."""
-        ballots, tallies, nearest = [], [], None
-        shares = np.zeros((self.n_training if Q is None else len(Q), len(self.classes)))
-        for estimator, members in _by_estimator(self.members):
-            base = estimator.case_base()
-            if estimator is self.members[0].estimator:
-                base = replace(base, metric=self._metric)
-            if not estimator._votes_are_counted():  # the energy rule, which nobody shares
-                found = on_host(estimator._shares(base.X if Q is None else Q))
-                ballot = Ballot(1.0, 0, "energy", np.zeros(found.shape, dtype=int), found)
-                return Votes(found, found, (ballot,), ())
-            votings = [member.voting for member in members]
-            near = search(base, max(self._listed(None), *(k for k, _ in votings)))
-            nearest = near if nearest is None else nearest
-            counted = base.counted(Q, *near, votings)
-            for member, tally in zip(members, counted, strict=True):
-                shares += member.weight * tally.shares
-                ballots.append(tally.ballot(base.codes, member.weight))
-                tallies.append((member.weight, tally))
+        """The votes of all members, from one search each; none where a rule predicts."""
+        near = [
+            search(member.base, max(self._listed(None), member.n_voters))
+            for member in self.members
+            if member.base.rule is None
+        ]
+        election = joined(
+            [
+                base.election(Q, votes, found)
+                for (base, votes), found in zip_longest(self.members, near)
+            ]
+        )
+        shares = election.shares
         probabilities = calibrated(shares, *self.calibration) if self.calibration else shares
-        return Votes(probabilities, shares, tuple(ballots), tuple(tallies), nearest)
-
-    def _limits(self) -> AbstractContextManager[None]:
-        return self.members[0].estimator._run().limits()
+        return Votes(probabilities, election, near[0] if near else None)
 
 
 def subject_of(model: Any, table: str = "the table") -> Subject:
@@ -258,30 +244,17 @@ def subject_of(model: Any, table: str = "the table") -> Subject:
 
 
 def _members(classifier: Any) -> tuple[Member, ...]:
-    if not isinstance(classifier, AutoPLML):
-        return (Member(classifier, Voting(*classifier._voting()), 1.0),)
-    return tuple(
-        Member(
-            classifier.models_[member["model"]],
-            Voting(member["n_neighbors"], member["vote"]),
-            member["weight"],
-        )
-        for member in sorted(classifier.members_, key=lambda member: member["model"])
-    )
-
-
-def _by_estimator(members: Sequence[Member]) -> list[tuple[MetricQueries, list[Member]]]:
-    groups: dict[int, list[Member]] = {}
-    for member in members:
-        groups.setdefault(id(member.estimator), []).append(member)
-    return [(group[0].estimator, group) for group in groups.values()]
+    """Those who vote, first the one whose metric the cases are near under."""
+    if isinstance(classifier, AutoPLML):
+        found = [Member(model.case_base(), votes) for model, votes in classifier.committee()]
+    else:
+        base = classifier.case_base()
+        found = [Member(base, [(1.0, base.voting)])]
+    first = found[0]
+    remembering = replace(first.base, metric=with_memory(first.base.metric))
+    return (first._replace(base=remembering), *found[1:])
 
 
 def _found(base: CaseBase, Q: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     squared, nearest = base.metric.search(Q, k)
     return on_host(squared), on_host(nearest)
-
-
-def _parts(votes: Votes) -> tuple[Any, ...]:
-    """As ``CaseBase.explanation`` takes them."""
-    return votes.shares, votes.probabilities, votes.ballots, votes.tallies

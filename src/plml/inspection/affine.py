@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plml.inspection.explaining import CaseBase
+from plml.inspection.explaining import CaseBase, Election
 from plml.inspection.explanation import Explanation
 
 #: How far the features of a row may be from those of an affine map, relative to their size.
@@ -104,6 +104,7 @@ def explained_in_columns(
         PulledBack(base.metric, affine, X), X, base.codes, base.classes, np.array(names, object)
     )
     shares = np.sum([ballot.weight * ballot.shares for ballot in found.ballots], axis=0)
+    election = Election(shares, found.ballots, ())
     return columns.explanation(
-        Q, found.neighbors.shape[1], shares, found.probabilities, found.ballots, [], found.votes
+        Q, found.neighbors.shape[1], election, found.probabilities, found.votes
     )

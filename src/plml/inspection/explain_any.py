@@ -77,11 +77,7 @@ def _weighed_by_column(found: Explanation, last: Any, Q: Any, columns: Lineage) 
         return found
     base = last.case_base(columns.owner)
     points = None if Q is None else np.asarray(Q, dtype=base.X.dtype)
-    return replace(
-        found,
-        importance=base.local_importance(points),
-        global_importance=base.average_importance(),
-    )
+    return replace(found, importances=base.importances(points))
 
 
 def _through_affine_steps(

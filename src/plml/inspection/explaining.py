@@ -1,7 +1,8 @@
 """From a fitted metric and its cases to an explanation."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from plml.inspection.contrasts import (
     shares_of,
     spread_over_features,
 )
-from plml.inspection.explanation import Ballot, Explanation
+from plml.inspection.explanation import Ballot, Explanation, Importances
 from plml.metric.feature_split import split_distances
 from plml.metric.votes import Voting, class_shares, vote_weights
 
@@ -44,6 +45,34 @@ class Tally(NamedTuple):
         return (same * self.weights[:, None, :]).sum(axis=2)
 
 
+class Election(NamedTuple):
+    """The votes behind some predictions."""
+
+    shares: np.ndarray  # (q, n_classes) what is predicted by
+    ballots: tuple[Ballot, ...]  # in numbers
+    tallies: tuple[tuple[float, Tally], ...]  # by cases, with the weight of each vote
+
+    def of(self, rows: np.ndarray | slice) -> "Election":
+        """That of some of the points."""
+        return Election(
+            self.shares[rows],
+            tuple(b._replace(counts=b.counts[rows], shares=b.shares[rows]) for b in self.ballots),
+            tuple(
+                (weight, Tally(t.voting, t.nearest[rows], t.weights[rows], t.shares[rows]))
+                for weight, t in self.tallies
+            ),
+        )
+
+
+def joined(elections: Sequence[Election]) -> Election:
+    """Several votes as one."""
+    return Election(
+        np.sum([election.shares for election in elections], axis=0),
+        tuple(ballot for election in elections for ballot in election.ballots),
+        tuple(pair for election in elections for pair in election.tallies),
+    )
+
+
 @dataclass(frozen=True)
 class CaseBase:
     """Labelled training rows under a metric.
@@ -58,14 +87,41 @@ class CaseBase:
     classes: np.ndarray
     names: np.ndarray  # (d,) of the features
     rows: np.ndarray | None = None  # the training rows that None stands for; all of them by default
-    weighs_features: bool = True  # whether explanations have importances
-    columns: np.ndarray | None = (
-        None  # (d,) what the features were made from; by default each its own
-    )
+    #: (d,) what the features were made from; by default each its own.
+    columns: np.ndarray | None = None
+    voting: Voting = field(default=Voting(1, "uniform"))  # the estimator's own
+    #: (q, d) -> (q, n_classes) shares, where the estimator predicts by no vote (the energy rule).
+    rule: Callable[[np.ndarray], np.ndarray] | None = None
+    #: Threads and memory that questions may take.
+    limits: Callable[[], AbstractContextManager[None]] = nullcontext
 
-    def tallies(self, Q: np.ndarray | None, votings: Sequence[Voting]) -> list[Tally]:
-        """The votes of the nearest, from one search."""
-        return self.counted(Q, *self._search(Q, max(k for k, _ in votings)), votings)
+    def election(
+        self,
+        Q: np.ndarray | None,
+        members: Sequence[tuple[float, Voting]],
+        near: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> Election:
+        """What is said of the points by weighted votes, or by the estimator's rule.
+
+        Parameters
+        ----------
+        Q : the points
+        members : votes and their weights
+        near : (q, k) squared distances and training rows, where they were found already
+        """
+        if self.rule is not None:
+            shares = self.rule(self.X[self._own] if Q is None else Q)
+            ballot = Ballot(1.0, 0, "energy", np.zeros(shares.shape, dtype=int), shares)
+            return Election(shares, (ballot,), ())
+        votings = [voting for _, voting in members]
+        near = self._search(Q, max(k for k, _ in votings)) if near is None else near
+        counted = self.counted(Q, *near, votings)
+        pairs = tuple((weight, tally) for (weight, _), tally in zip(members, counted, strict=True))
+        return Election(
+            np.sum([weight * tally.shares for weight, tally in pairs], axis=0),
+            tuple(tally.ballot(self.codes, weight) for weight, tally in pairs),
+            pairs,
+        )
 
     def counted(
         self,
@@ -87,10 +143,8 @@ class CaseBase:
         self,
         Q: np.ndarray | None,
         n_neighbors: int,
-        shares: np.ndarray,
+        election: Election,
         probabilities: np.ndarray,
-        ballots: Sequence[Ballot],
-        tallies: Sequence[tuple[float, Tally]],
         votes: np.ndarray | None = None,
     ) -> Explanation:
         """Why the classes with the largest shares are predicted.
@@ -99,28 +153,26 @@ class CaseBase:
         ----------
         Q : the points
         n_neighbors : cases listed
-        shares, probabilities : (q, n_classes) what is predicted by, and what a user is told
-        ballots : the votes in numbers
-        tallies : the same by cases, with their weights
+        election : the votes
+        probabilities : (q, n_classes) what a user is told
         votes : (q, n_neighbors) what the listed cases add, where that is known without tallies
         """
         squared, neighbors = self._search(Q, n_neighbors)
         points, own = (self.X[self._own], self._own) if Q is None else (Q, None)
-        predicted, rivals = self._rivals(Q, shares)
+        predicted, rivals = self._rivals(Q, election.shares)
         cases_for = self._nearest_of(Q, predicted)
         cases_against = self._nearest_of(Q, rivals)
         pair = np.concatenate([cases_for.rows, cases_against.rows], axis=1)
         parts = split_distances(self.metric, points, own, np.maximum(pair, 0), "bilinear")
         if votes is None:
-            parts_of = [weight * tally.votes_of(neighbors) for weight, tally in tallies]
+            parts_of = [weight * tally.votes_of(neighbors) for weight, tally in election.tallies]
             votes = np.sum([np.zeros(neighbors.shape), *parts_of], axis=0)
         weights, bases = self._local_metrics(Q)
-        unknown = np.full(points.shape, np.nan)
         return Explanation(
             classes=self.classes,
             predictions=self.classes[predicted],
             probabilities=probabilities,
-            ballots=tuple(ballots),
+            ballots=election.ballots,
             neighbors=neighbors,
             labels=self.classes[self.codes[neighbors]],
             squared_distances=squared,
@@ -137,12 +189,24 @@ class CaseBase:
             neighbor_values=self.X[neighbors],
             for_values=self.X[cases_for.rows[:, 0]],
             against_values=self.X[cases_against.rows[:, 0]],
-            importance=self.local_importance(Q) if self.weighs_features else unknown,
-            global_importance=self.average_importance() if self.weighs_features else unknown[0],
+            importances=self.importances(Q),
             weights=weights,
             basis_metrics=bases,
             feature_names=self.names,
         )
+
+    def importances(self, Q: np.ndarray | None) -> Importances:
+        """Of the features, near the points and on average, when they are asked for."""
+
+        def local() -> np.ndarray:
+            with self.limits():
+                return self.local_importance(Q)
+
+        def average() -> np.ndarray:
+            with self.limits():
+                return self.average_importance()
+
+        return Importances(local, average)
 
     def contrasts_of(self, rows: np.ndarray) -> np.ndarray:
         """(r, n_columns) mean contrasts of columns at training rows; see ``column_contrasts``."""

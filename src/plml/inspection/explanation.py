@@ -1,7 +1,8 @@
 """What ``explain`` returns: a prediction, the vote behind it, and why this class, not another."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,40 @@ class Ballot(NamedTuple):
     how: str  # "uniform", "distance", "linear" or "energy"
     counts: np.ndarray  # (q, n_classes) neighbours of each class
     shares: np.ndarray  # (q, n_classes) shares of the classes
+
+
+class Importances:
+    """Shares of the features in what sets the classes apart, computed when they are asked for.
+
+    Parameters
+    ----------
+    local : gives (q, d) the shares near each query
+    average : gives (d,) the shares over all training rows
+    """
+
+    def __init__(self, local: Callable[[], np.ndarray], average: Callable[[], np.ndarray]) -> None:
+        self._local, self._average = local, average
+
+    @cached_property
+    def local(self) -> np.ndarray:
+        """(q, d) near each query."""
+        return self._local()
+
+    @cached_property
+    def average(self) -> np.ndarray:
+        """(d,) over all training rows."""
+        return self._average()
+
+    def of(self, which: Any) -> "Importances":
+        """Those of some of the queries."""
+        return Importances(lambda: self.local[which], lambda: self.average)
+
+    def summed(self, sums: np.ndarray) -> "Importances":
+        """In columns, by a (d, n_columns) matrix that adds features up."""
+        return Importances(lambda: self.local @ sums, lambda: self.average @ sums)
+
+    def __getstate__(self) -> dict[str, np.ndarray]:
+        return {"local": self.local, "average": self.average}  # without the training rows
 
 
 @dataclass(frozen=True)
@@ -51,8 +86,7 @@ class Explanation(Sequence["Explanation"]):
     queries : (q, d) values of the queries
     neighbor_values : (q, k, d) values of the neighbours
     for_values, against_values : (q, d) values of the two cases
-    importance : (q, d) shares of the features in what sets the classes apart near the query
-    global_importance : (d,) the same over all training rows
+    importances : shares of the features in what sets the classes apart, see ``Importances``
     weights, basis_metrics : (q, m) and (m, D, D), the local metrics in the features of the model
     feature_names : (d,) names
     """
@@ -77,8 +111,7 @@ class Explanation(Sequence["Explanation"]):
     neighbor_values: np.ndarray
     for_values: np.ndarray
     against_values: np.ndarray
-    importance: np.ndarray
-    global_importance: np.ndarray
+    importances: Importances
     weights: np.ndarray
     basis_metrics: np.ndarray
     feature_names: np.ndarray
@@ -92,12 +125,22 @@ class Explanation(Sequence["Explanation"]):
             if not -len(self) <= which < len(self):
                 raise IndexError(f"query {which} of {len(self)}")
             which = slice(int(which) % len(self), int(which) % len(self) + 1)
-        shared = ("classes", "ballots", "global_importance", "basis_metrics", "feature_names")
+        shared = ("classes", "ballots", "importances", "basis_metrics", "feature_names")
         parts = {f.name: getattr(self, f.name)[which] for f in fields(self) if f.name not in shared}
         ballots = tuple(
             b._replace(counts=b.counts[which], shares=b.shares[which]) for b in self.ballots
         )
-        return replace(self, **parts, ballots=ballots)
+        return replace(self, **parts, ballots=ballots, importances=self.importances.of(which))
+
+    @property
+    def importance(self) -> np.ndarray:
+        """(q, d) shares of the features in what sets the classes apart near each query."""
+        return self.importances.local
+
+    @property
+    def global_importance(self) -> np.ndarray:
+        """(d,) the same over all training rows."""
+        return self.importances.average
 
     def __iter__(self) -> Iterator["Explanation"]:
         return (self[i] for i in range(len(self)))
@@ -168,10 +211,11 @@ class Explanation(Sequence["Explanation"]):
         """
         sums = np.zeros((len(owner), len(names)))
         sums[np.arange(len(owner)), owner] = 1.0
-        split = ("likeness", "contributions", "contrasts", "importance", "global_importance")
+        split = ("likeness", "contributions", "contrasts")
         return replace(
             self,
             **{name: getattr(self, name) @ sums for name in split},
+            importances=self.importances.summed(sums),
             queries=queries,
             neighbor_values=values(self.neighbors),
             for_values=values(self.cases_for),
