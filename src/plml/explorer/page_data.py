@@ -269,7 +269,7 @@ def records_of(found: Explanation, subject: Subject, average: LocalMetrics) -> l
     ellipses = _ellipses(local, average, subject)
     code = {label: number for number, label in enumerate(found.classes.tolist())}
     predictions, rivals = found.predictions.tolist(), found.rivals.tolist()
-    labels = np.vectorize(code.__getitem__, otypes=[int])(found.labels)
+    neighbors = _neighbors(found, np.vectorize(code.__getitem__, otypes=[int])(found.labels))
     return [
         {
             "prediction": code[predictions[i]],
@@ -277,7 +277,7 @@ def records_of(found: Explanation, subject: Subject, average: LocalMetrics) -> l
             "votes": _votes(found, i),
             "rival": code[rivals[i]],
             **_contrast(found, i),
-            "neighbors": [_neighbor(found, i, j, labels) for j in range(found.neighbors.shape[1])],
+            "neighbors": neighbors[i],
             "metric": _metric_bars(local.shares[i], average.shares[0]),
             "directions": directions[i],
             "ellipse": ellipses[i],
@@ -321,22 +321,40 @@ def _contrast(found: Explanation, i: int) -> dict[str, Any]:
     }
 
 
-def _neighbor(found: Explanation, i: int, j: int, labels: np.ndarray) -> list[Any]:
-    """Row, class, distance, vote, and the columns that set it apart with their shares."""
-    parts = found.likeness[i, j]
-    total = parts.sum()
-    top, _ = leading(parts, N_LIKENESS)
-    apart = [
-        [int(f), round(float(parts[f] / total), 3), short(found.neighbor_values[i, j, f])]
-        for f in top
-        if total > 0.0 and parts[f] > 0.005 * total
-    ]
+def _neighbors(found: Explanation, labels: np.ndarray) -> list[list[list[Any]]]:
+    """Row, class, distance, vote, and the columns that set it apart with their shares.
+
+    Parameters
+    ----------
+    labels : (q, k) classes of the neighbours, as places
+    """
+    total = found.likeness.sum(axis=2, keepdims=True)
+    shares = np.divide(found.likeness, total, out=np.zeros_like(found.likeness), where=total > 0.0)
+    top = np.argsort(-shares, axis=2, kind="stable")[:, :, :N_LIKENESS]
+    columns = (
+        found.neighbors,
+        labels,
+        np.sqrt(found.squared_distances),
+        found.votes,
+        top,
+        np.take_along_axis(shares, top, axis=2),
+        np.take_along_axis(found.neighbor_values, top, axis=2),
+    )
     return [
-        int(found.neighbors[i, j]),
-        int(labels[i, j]),
-        _digits(found.squared_distances[i, j] ** 0.5),
-        _digits(found.votes[i, j]),
-        apart,
+        [
+            [row, label, _digits(distance), _digits(vote), _apart(*parts)]
+            for row, label, distance, vote, *parts in zip(*of_one, strict=True)
+        ]
+        for of_one in zip(*(part.tolist() for part in columns), strict=True)
+    ]
+
+
+def _apart(places: list[int], shares: list[float], values: list[Any]) -> list[list[Any]]:
+    """Columns that make up more than half a percent of a distance."""
+    return [
+        [place, round(share, 3), short(value)]
+        for place, share, value in zip(places, shares, values, strict=True)
+        if share > 0.005
     ]
 
 
