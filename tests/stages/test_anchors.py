@@ -18,7 +18,7 @@ def X(rng):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_start_is_that_of_scikit_learn(X, seed):
     rng = np.random.RandomState(seed)
-    found = on_host(anchors._spread_out(to_device(X, "torch"), 7, rng))
+    found = on_host(anchors._spread_out(to_device(X, "torch"), 7, rng, None))
     expected, _ = kmeans_plusplus(X, 7, random_state=seed)
     np.testing.assert_allclose(found, expected)
 
@@ -32,7 +32,7 @@ def test_one_cluster_is_the_mean(X):
 @pytest.mark.parametrize("seed", range(3))
 def test_lloyd_is_that_of_scikit_learn(X, seed):
     start, _ = kmeans_plusplus(X, 5, random_state=seed)
-    centers, labels, n_iter = anchors._lloyd(to_device(X, "torch"), to_device(start, "torch"))
+    centers, labels, n_iter = anchors._lloyd(to_device(X, "torch"), to_device(start, "torch"), None)
     expected = KMeans(5, init=start, n_init=1, algorithm="lloyd").fit(X)
     np.testing.assert_allclose(on_host(centers), expected.cluster_centers_, atol=1e-9)
     np.testing.assert_array_equal(labels, expected.labels_)
@@ -50,7 +50,7 @@ def test_single_precision_is_summed_in_double(X):
 def test_a_cluster_that_loses_its_points_stays_where_it_is():
     X = to_device(np.array([[0.0], [1.0], [10.0], [11.0]]), "torch")
     start = to_device(np.array([[0.0], [10.0], [100.0]]), "torch")
-    centers, labels, _ = anchors._lloyd(X, start)
+    centers, labels, _ = anchors._lloyd(X, start, None)
     np.testing.assert_allclose(on_host(centers), [[0.5], [10.5], [100.0]])
     assert labels.tolist() == [0, 0, 1, 1]
 
@@ -58,7 +58,7 @@ def test_a_cluster_that_loses_its_points_stays_where_it_is():
 def test_the_iteration_is_cut_at_its_limit(X, monkeypatch):
     monkeypatch.setattr(anchors, "MAX_ITER", 2)
     start = to_device(X[:6], "torch")
-    assert anchors._lloyd(to_device(X, "torch"), start)[2] == 2
+    assert anchors._lloyd(to_device(X, "torch"), start, None)[2] == 2
 
 
 def test_distances_to_centers(rng):
