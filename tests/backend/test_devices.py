@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import normalize, scale
@@ -231,6 +232,33 @@ def test_estimators_agree_with_numpy(digits, device, model):
     distances, indices = model.kneighbors()
     assert (np.diff(distances, axis=1) >= 0).all()
     assert not (indices == np.arange(len(X))[:, None]).any()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PLML(n_bases=4, prior="within", n_neighbors=5, query_weights="optimize", random_state=0),
+        PLML(n_bases=4, case_metrics="class", vote="linear", n_neighbors=9, random_state=0),
+        PLMLCV(n_bases=3, random_state=0, regularizations=(1.0,), scoring="balanced_accuracy"),
+        LMNN(solver="factored"),
+        LMNN(tol=0.05),
+    ],
+    ids=["optimize", "linear", "PLMLCV", "LMNN-factored", "LMNN-convex"],
+)
+@pytest.mark.filterwarnings("ignore:rows of sample_weight zero")
+def test_weighted_estimators_agree_with_numpy(digits, device, model):
+    X, y, X_test, _ = digits
+    v = np.random.default_rng(1).choice([0.0, 0.5, 1.0, 3.0], size=len(y))
+    weighted = {"class_weight": "balanced", "weigh_votes": True}
+    here, there = (clone(model).set_params(**weighted, device=d) for d in ("cpu", device))
+    here.fit(X, y, sample_weight=v)
+    there.fit(X, y, sample_weight=v)
+    tolerance = max(2 * model.tol, 0.02)
+    assert there.objective_ == pytest.approx(here.objective_, rel=tolerance)
+    assert np.mean(here.predict(X_test) == there.predict(X_test)) >= 0.98
+    placed = to_device(X, device), to_device(v, device)
+    again = clone(there).fit(placed[0], y, sample_weight=placed[1])
+    np.testing.assert_allclose(again.basis_metrics_, there.basis_metrics_, rtol=1e-6, atol=1e-9)
 
 
 def test_a_model_moves_between_devices(digits, device):

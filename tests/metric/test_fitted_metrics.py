@@ -12,7 +12,7 @@ from plml.metric.weight_rules import NearestCenter, NearestRow, NewPoint, Single
 from plml.ops.span import inside, inward, span_of
 from plml.stages.graph import local_scales, query_similarity
 from plml.stages.neighbors import euclidean_neighbors
-from plml.stages.search import OwnMetricIndex
+from plml.stages.own_metric_search import OwnMetricIndex
 from plml.stages.weights import NewPointRule, query_problem
 
 K = 5

@@ -120,13 +120,12 @@ def test_rows_that_a_basis_never_meets_are_left_out(rng):
     assert any(isinstance(rows, slice) for rows in everyone)
 
 
-def test_tensors_take_every_row(rng):
+def test_tensors_give_what_arrays_give(rng):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     X, W = rng.normal(size=(300, 45)), np.eye(3)[rng.integers(3, size=300)]
     pairs = rng.integers(300, size=(80, 2))
     A = rng.normal(size=(3, 45, 45))
     placed = [to_device(part, "torch") for part in (X, W, A @ A.swapaxes(1, 2))]
     operator = PairOperator(placed[0], placed[1], pairs)
-    assert all(rows == slice(None) for block in operator._members for rows in block)
     expected = PairOperator(X, W, pairs).distances(A @ A.swapaxes(1, 2))
-    np.testing.assert_allclose(on_host(operator.distances(placed[2])), expected)
+    np.testing.assert_allclose(on_host(operator.distances(placed[2])), expected, atol=1e-10)

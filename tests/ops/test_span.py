@@ -83,3 +83,14 @@ def test_coordinates_are_right_to_the_last_digit_in_any_company(rng, unit):
     exact = ((X - center).astype(np.longdouble) @ basis).astype(float)
     size = np.linalg.norm(X - center, axis=1, keepdims=True)
     assert (np.abs(Z - exact) <= 2e-17 * size + np.spacing(np.abs(exact))).all()
+
+
+def test_leading_directions_are_weighted(rng):
+    X, counts = rng.normal(size=(40, 6)) * [5, 4, 3, 2, 1, 1], rng.integers(1, 5, size=40)
+    weighted = span_of(X, 3, counts.astype(float))
+    repeated = span_of(np.repeat(X, counts, axis=0), 3)
+    np.testing.assert_allclose(weighted.center, repeated.center)
+    projections = [span.basis @ span.basis.T for span in (weighted, repeated)]
+    np.testing.assert_allclose(*projections, atol=1e-10)
+    assert weighted.kept == pytest.approx(repeated.kept)
+    assert np.abs(span_of(X, 3).basis @ span_of(X, 3).basis.T - projections[0]).max() > 1e-3

@@ -34,7 +34,22 @@ def engine(request, monkeypatch):
         monkeypatch.setattr(builtins, "__import__", no_faiss)
     else:
         pytest.importorskip("faiss")
+        monkeypatch.setattr(topk, "_worth_faiss", lambda *sizes: True)
     return request.param
+
+
+@pytest.mark.parametrize("n_queries", [1, 500])
+def test_the_largest_inner_products_of_many_blocks(engine, rng, n_queries):
+    vectors = rng.normal(size=(3007, 6)).astype(np.float32)
+    queries = rng.normal(size=(n_queries, 6)).astype(np.float32)
+    assert n_queries == 1 or n_queries * len(vectors) > 2 * topk._CACHED_ELEMENTS
+    scores, found = topk.largest_inner_products(queries, vectors, 9)
+    products = queries.astype(float) @ vectors.T.astype(float)
+    largest = -np.sort(-products, axis=1)[:, :9]
+    np.testing.assert_allclose(scores, largest, rtol=0, atol=1e-5)
+    at_found = np.take_along_axis(products, found, axis=1)
+    np.testing.assert_allclose(at_found, largest, rtol=0, atol=1e-5)
+    assert all(len(set(row)) == 9 for row in found)
 
 
 @pytest.mark.parametrize("n", [2, 9, 300])

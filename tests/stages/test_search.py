@@ -6,11 +6,10 @@ from backend_devices import DEVICES
 from plml.backend.arrays import on_host, to_device
 from plml.ops import topk
 from plml.ops.distances import case_pairs
+from plml.stages.own_metric_search import OwnMetricIndex, TrainingMetricIndex
 from plml.stages.search import (
     ApproximateMetricIndex,
     LocalMetricIndex,
-    OwnMetricIndex,
-    TrainingMetricIndex,
     index_vectors,
     query_vectors,
     vote,

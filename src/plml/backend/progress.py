@@ -15,11 +15,15 @@ from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from plml.backend.context import holding
 
 #: Between two lines.
 SECONDS_BETWEEN_LINES = 5.0
 _BAR_WIDTH = 24
+#: Rows that are predicted before the progress is told.
+_BLOCK = 8192
 
 
 class _Report(NamedTuple):
@@ -212,6 +216,17 @@ def stage(name: str, *, named: bool = True) -> Iterator[Stage]:
         with holding(_CURRENT, part):
             yield part
         around.whole.report(part.end, around.end, around.label)
+
+
+def in_blocks(name: str, predict: Callable[[Any], np.ndarray], rows: Any) -> np.ndarray:
+    """What a function says of rows, a block of them at a time, as a stage that reports them."""
+    parts = []
+    with stage(name) as progress:
+        for start in range(0, len(rows), _BLOCK):
+            parts.append(predict(rows[start : start + _BLOCK]))
+            done = min(start + _BLOCK, len(rows))
+            progress.report(f"{done} of {len(rows)} rows", done / len(rows))
+    return np.concatenate(parts)
 
 
 @contextmanager

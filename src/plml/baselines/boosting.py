@@ -2,10 +2,12 @@
 
     min_{M >= 0} log sum_ijk exp(-(d^2(x_i, x_k) - d^2(x_i, x_j))) + trace_weight tr(M)
 
-with M = sum_t w_t v_t v_t^T, w >= 0 and unit vectors v_t: trace-one matrices of rank one.
+with M = sum_t w_t v_t v_t^T, w >= 0 and unit vectors v_t: trace-one matrices of rank one. With
+sample weights the term of a triplet is multiplied with the weight of instance i, which is the same
+as less margin, by its logarithm.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize
@@ -51,26 +53,32 @@ def learn_boosted_metric(
     update: str,
     max_iter: int,
     monitor: Monitor,
+    sample_weight: np.ndarray | None = None,
 ) -> Boosted:
     """Add the leading eigenvector of sum_ijk u_ijk C_ijk as a weak learner, round by round.
 
     ``update="stage-wise"`` sets the weight of a weak learner once, when it is added;
-    ``"totally-corrective"`` optimises all weights again in every round.
+    ``"totally-corrective"`` optimises all weights again in every round. The sample weights are an
+    (n,) array.
     """
-    correct = _stage_wise if update == "stage-wise" else _totally_corrective
+    correct: Any = _stage_wise if update == "stage-wise" else _totally_corrective
+    counted: Any = 0.0
+    if sample_weight is not None:
+        counted = np.log(sample_weight)[triplets.pairs[triplets.target, 0]]
     no_features = np.empty((0, len(triplets.pairs)), dtype=X.dtype)
     state = BoostState(np.empty((0, X.shape[1])), np.empty(0), no_features)
     with thread_team() as threads:
         operator = PairOperator(X, np.ones((len(X), 1), dtype=X.dtype), triplets.pairs, threads)
         for iteration in range(max_iter + 1):
-            margins = _margins(state.weights @ state.features, triplets)
+            margins = _margins(state.weights @ state.features, triplets) - counted
             objective = float(logsumexp(-margins) + trace_weight * state.weights.sum())
             u = softmax(-margins)
             eigenvalues, vectors = np.linalg.eigh(operator.scatter(_pair_weights(u, triplets))[0])
             excess = max(float(eigenvalues[-1]) / trace_weight - 1.0, 0.0)
             if monitor.done(iteration, objective, excess) or iteration == max_iter:
                 break
-            state = correct(_add(state, X, triplets, vectors[:, -1]), u, triplets, trace_weight)
+            grown = _add(state, X, triplets, vectors[:, -1])
+            state = correct(grown, u, triplets, trace_weight, counted)
     M = (state.vectors.T * state.weights) @ state.vectors
     return Boosted(M, objective, excess, iteration, tuple(monitor.history))
 
@@ -87,7 +95,7 @@ def _add(state: BoostState, X: np.ndarray, triplets: Triplets, vector: np.ndarra
 
 
 def _stage_wise(
-    state: BoostState, u: np.ndarray, triplets: Triplets, trace_weight: float
+    state: BoostState, u: np.ndarray, triplets: Triplets, trace_weight: float, counted: Any
 ) -> BoostState:
     """The last weight at the zero of the derivative of log sum u exp(-w h) + trace_weight w."""
     h = _margins(state.features[-1], triplets)
@@ -109,12 +117,12 @@ def _stage_wise(
 
 
 def _totally_corrective(
-    state: BoostState, u: np.ndarray, triplets: Triplets, trace_weight: float
+    state: BoostState, u: np.ndarray, triplets: Triplets, trace_weight: float, counted: Any
 ) -> BoostState:
     """All weights by L-BFGS-B; weak learners that end at zero are dropped."""
 
     def value_and_gradient(w: np.ndarray) -> tuple[float, np.ndarray]:
-        margins = _margins(w @ state.features, triplets)
+        margins = _margins(w @ state.features, triplets) - counted
         pushed = _pair_weights(softmax(-margins), triplets)
         value = logsumexp(-margins) + trace_weight * w.sum()
         return float(value), trace_weight - state.features @ pushed

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from plml.stages.search import OwnMetricIndex
+from plml.stages.own_metric_search import OwnMetricIndex
 
 _RIDGE = 1e-6
 
@@ -18,6 +18,7 @@ def discriminant_metrics(
     n_iterations: int,
     own: np.ndarray | None = None,
     index: OwnMetricIndex | None = None,
+    sample_weight: np.ndarray | None = None,
 ) -> np.ndarray:
     """M = W^{-1/2} (W^{-1/2} B W^{-1/2} + epsilon I) W^{-1/2} around every query, (q, d, d).
 
@@ -31,15 +32,20 @@ def discriminant_metrics(
     Q : (q, d) array
     own : (q,) integer array; query i is training instance own[i]; None for new points
     index : of X, if there is one
+    sample_weight : (n,) by which the weights of the training instances are multiplied, or None
     """
     X, Q = X.astype(np.float64, copy=False), Q.astype(np.float64, copy=False)
     d = X.shape[1]
     metrics = np.tile(np.eye(d), (len(Q), 1, 1))
-    ridge = _RIDGE * (float(X.var(axis=0).mean()) or 1.0)
+    mean = np.average(X, axis=0, weights=sample_weight)
+    variances = np.average((X - mean) ** 2, axis=0, weights=sample_weight)
+    ridge = _RIDGE * (float(variances.mean()) or 1.0)
     index = OwnMetricIndex(X) if index is None else index
     for _ in range(n_iterations):
         squared, local = index.search(Q, metrics, n_local, own)
         weights = tricube(np.sqrt(squared))
+        if sample_weight is not None:
+            weights = weights * sample_weight[local]
         W, B = local_covariances(X[local], y[local], weights, n_classes)
         eigenvalues, vectors = np.linalg.eigh(W)
         scales = 1.0 / np.sqrt(np.maximum(eigenvalues, 0.0) + ridge)

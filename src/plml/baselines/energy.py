@@ -12,7 +12,8 @@ def energies(data: LmnnData, M: np.ndarray, queries: np.ndarray, n_classes: int)
 
     It is the query's pull to its nearest members of the class, the hinge losses of its own
     margins, and those of the training margins that it invades, measured with the metric of the
-    class. Needs one metric, or one per class.
+    class. The query counts once, a training instance as often as its sample weight says. Needs one
+    metric, or one per class.
     """
     near = target_distances(data, M)
     reach = 1.0 + near.max(axis=1)
@@ -32,6 +33,8 @@ def energies(data: LmnnData, M: np.ndarray, queries: np.ndarray, n_classes: int)
             rows, columns = np.nonzero(invaded < reach[others])
             margins = 1.0 + near[others][columns] - invaded[rows, columns][:, None]
             losses = np.maximum(margins, 0.0).sum(axis=1)
+            if data.sample_weight is not None:
+                losses = losses * data.sample_weight[others][columns]
             result[block, label] = energy + np.bincount(rows, losses, len(energy))
     return result
 

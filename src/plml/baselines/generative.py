@@ -35,25 +35,32 @@ class GaussianClasses(NamedTuple):
 
 
 def fit_gaussians(
-    X: np.ndarray, y: np.ndarray, n_classes: int, shrinkage: float
+    X: np.ndarray,
+    y: np.ndarray,
+    n_classes: int,
+    shrinkage: float,
+    sample_weight: np.ndarray | None = None,
 ) -> GaussianClasses:
     """Class means and covariances, shrunk towards a multiple of the identity.
 
     Sigma_c = (1 - shrinkage) S_c + shrinkage tr(S) / d I with S_c the covariance of the class and
-    S that of the whole sample, so that no class is singular, not even one of a single point.
+    S that of the whole sample, so that no class is singular, not even one of a single point. All of
+    them, and the shares of the classes, are weighted where there are (n,) sample weights.
     """
     X = X.astype(np.float64, copy=False)
-    scale = max(float(X.var(axis=0).mean()), np.finfo(float).tiny)
+    counts = np.ones(len(X)) if sample_weight is None else sample_weight
+    variances = np.average((X - np.average(X, axis=0, weights=counts)) ** 2, 0, counts)
+    scale = max(float(variances.mean()), np.finfo(float).tiny)
     means, precisions, constants = [], [], []
     for label in range(n_classes):
-        members = X[y == label]
-        mean = members.mean(axis=0)
-        S = (members - mean).T @ (members - mean) / len(members)
+        members, own = X[y == label], counts[y == label]
+        mean = np.average(members, axis=0, weights=own)
+        S = (members - mean).T @ ((members - mean) * own[:, None]) / own.sum()
         eigenvalues, vectors = np.linalg.eigh((1.0 - shrinkage) * S)
         eigenvalues = np.maximum(eigenvalues, 0.0) + shrinkage * scale
         means.append(mean)
         precisions.append((vectors / eigenvalues) @ vectors.T)
-        constants.append(np.log(len(members) / len(X)) - 0.5 * np.log(eigenvalues).sum())
+        constants.append(np.log(own.sum() / counts.sum()) - 0.5 * np.log(eigenvalues).sum())
     return GaussianClasses(np.array(means), np.array(precisions), np.array(constants))
 
 
@@ -146,11 +153,13 @@ def shrunk_predictions(
     Q: np.ndarray,
     exponents: np.ndarray,
     n_neighbors: int,
+    vote_weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """Class codes of queries under M^exponent for every exponent, (n_exponents, q).
 
     The powers of a metric share its eigenvectors, so one rotation of the differences serves all.
-    X and y are the training instances and their class codes; ``n_neighbors`` of them vote.
+    X and y are the training instances and their class codes; ``n_neighbors`` of them vote, with
+    (n,) weights if there are any.
     """
     X, Q = X.astype(np.float64, copy=False), Q.astype(np.float64, copy=False)
     result = np.empty((len(exponents), len(Q)), dtype=np.int64)
@@ -161,7 +170,8 @@ def shrunk_predictions(
         squared = ((X - Q[i]) @ vectors[0]) ** 2
         distances = (squared @ scales[0][:, None] ** exponents).T
         nearest = np.stack([_nearest(row, n_neighbors) for row in distances])
-        result[:, i] = vote(y[nearest], n_classes).argmax(axis=1)
+        counted = None if vote_weights is None else vote_weights[nearest]
+        result[:, i] = vote(y[nearest], n_classes, counted).argmax(axis=1)
 
     with thread_team() as threads:
         threads.map(predict, range(len(Q)))

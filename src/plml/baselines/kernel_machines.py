@@ -59,16 +59,21 @@ def train_machines(
     n_classes: int,
     max_iter: int,
     n_jobs: int | None = None,
+    sample_weight: np.ndarray | None = None,
 ) -> Machines:
-    """Every class of the given rows against the rest."""
+    """Every class of the given rows against the rest; C times its weight for a row.
+
+    The sample weights are those of all rows of the kernel, (n,).
+    """
     inputs, parameters = kernel.inputs(rows)
+    counted = None if sample_weight is None else sample_weight[rows]
 
     def binary(label: int) -> tuple[np.ndarray, np.ndarray, float, int]:
         inside = y[rows] == label
         if inside.all() or not inside.any():
             return np.empty(0, dtype=int), np.empty(0), 1.0 if inside.all() else -1.0, 1
         svc = SVC(C=C, cache_size=_CACHE_MEGABYTES, max_iter=max_iter, **parameters)
-        svc.fit(inputs, inside)
+        svc.fit(inputs, inside, sample_weight=counted)
         return svc.support_, svc.dual_coef_[0], float(svc.intercept_[0]), int(svc.n_iter_[0])
 
     supports, values, intercepts, iterations = zip(
@@ -92,9 +97,10 @@ def held_out_decisions(
     C: float,
     n_classes: int,
     max_iter: int,
+    sample_weight: np.ndarray | None = None,
 ) -> np.ndarray:
     """Decision values of the rows that are tested."""
-    machines = train_machines(kernel, train, y, C, n_classes, max_iter)
+    machines = train_machines(kernel, train, y, C, n_classes, max_iter, None, sample_weight)
     return machines.decide(kernel.between(test, machines.support))
 
 
@@ -109,19 +115,31 @@ def kernel_values(parameters: dict[str, Any], A: np.ndarray, B: np.ndarray) -> n
     return pairwise_kernels(A, B, metric=parameters["kernel"], **options)
 
 
-def mean_pairwise_distance(X: np.ndarray) -> float:
-    """The mean Euclidean distance of all pairs of rows; one where all rows are equal."""
+def mean_pairwise_distance(X: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
+    """The mean Euclidean distance of all pairs of rows; one where all rows are equal.
+
+    A row of weight two has a pair with itself, of distance zero, as two equal rows have; the pairs
+    of weights below one are those of different rows.
+    """
     n = len(X)
     centered = X - X.mean(axis=0)
-    total = sum(float(block.sum()) for block in pairwise_distances_chunked(centered))
-    return total / (n * (n - 1)) or 1.0
+    blocks = pairwise_distances_chunked(centered)
+    if sample_weight is None:
+        return sum(float(block.sum()) for block in blocks) / (n * (n - 1)) or 1.0
+    sums = np.concatenate([block @ sample_weight for block in blocks])
+    everything = sample_weight.sum()
+    itself = min(everything, sample_weight @ sample_weight)
+    return float(sample_weight @ sums / (everything**2 - itself)) or 1.0
 
 
-def fit_temperature(decisions: np.ndarray, truth: np.ndarray) -> float:
-    """argmin_t of the log loss of softmax(decisions / t)."""
+def fit_temperature(
+    decisions: np.ndarray, truth: np.ndarray, sample_weight: np.ndarray | None = None
+) -> float:
+    """argmin_t of the log loss of softmax(decisions / t), weighted if asked for."""
     rows = np.arange(len(truth))
 
     def log_loss(log_t: float) -> float:
-        return -float(log_softmax(decisions / np.exp(log_t), axis=1)[rows, truth].mean())
+        losses = -log_softmax(decisions / np.exp(log_t), axis=1)[rows, truth]
+        return float(np.average(losses, weights=sample_weight))
 
     return float(np.exp(minimize_scalar(log_loss, bounds=(-6.0, 6.0), method="bounded").x))

@@ -19,6 +19,7 @@ from plml.baselines.lmnn_problem import (
     negligible,
     target_scatter,
 )
+from plml.ops.grouped import GroupedPairs
 from plml.ops.projections import PsdMatrices
 from plml.solvers.problem import Evaluation, Monitor, Solution
 from plml.solvers.quasi_newton import projected_lbfgs
@@ -102,7 +103,7 @@ def solve_convex(
         found = find_violations(data, M, _MARGIN_SLACK)
         if found.objective < best.objective:
             best = best._replace(M=M, objective=found.objective)
-        dual = MetricsDual(active.operator, active.triplets, alpha, data.pull)
+        dual = _dual(active, active.operator, alpha)
         lower = max(lower, dual_bound(dual, gamma))
         gap = float(relative_gap(np.float64(best.objective), lower))
         gap = 0.0 if best.objective <= negligible(data) else gap
@@ -133,20 +134,30 @@ def _step(
     """The solution of the dual of a proximal step, from the gammas of the last one, and its N."""
     X = active.data.X
     operator = active.operator.in_coordinates(like(coordinates.basis, X))
-    dual = MetricsDual(operator, active.triplets, alpha, active.data.pull, like(center, X))
-    # New triplets start at one if the center violates them, otherwise at zero.
+    dual = _dual(active, operator, alpha, like(center, X))
+    # New triplets start at their largest value if the center violates them, otherwise at zero.
     violated = dual.gradient(Evaluation(0.0, PsdMatrices(dual.center))) < 0
     xp = namespace(gamma)
-    start = xp.concat([gamma, xp.astype(violated[len(gamma) :], xp.float64)])
-    solution = projected_lbfgs(dual, start, bounds=(0.0, 1.0), tol=tol, max_iter=max_iter)
+    new = (xp.astype(violated, xp.float64) * dual.upper)[len(gamma) :]
+    start, box = xp.concat([gamma, new]), (0.0, dual.upper)
+    solution = projected_lbfgs(dual, start, bounds=box, tol=tol, max_iter=max_iter)
     return solution, on_host(dual.metrics(solution.x))
+
+
+def _dual(
+    active: ActiveSet, operator: GroupedPairs, alpha: float, center: Array | None = None
+) -> MetricsDual:
+    """The dual of a proximal step on the active set."""
+    data = active.data
+    return MetricsDual(operator, active.triplets, alpha, data.pull, center, data.sample_weight)
 
 
 def dual_bound(dual: MetricsDual, gamma: np.ndarray) -> float:
     """A lower bound on the objective without the proximal term.
 
-    Its dual is max sum gamma subject to 0 <= gamma <= 1 and C_g(gamma) <= pull A_g in the order of
-    PSD matrices, for the scatters C_g of the triplets and A_g of the targets. The largest theta
+    Its dual is max sum gamma subject to 0 <= gamma <= 1, or the sample weights, and
+    C_g(gamma) <= pull A_g in the order of PSD matrices, for the scatters C_g of the triplets and
+    A_g of the targets. The largest theta
     for which theta gamma is feasible is found from generalised eigenvalues.
     """
     theta = 1.0

@@ -4,7 +4,8 @@
                    + sum_{j ~> i} sum_{l: y_l != y_i} [1 + d^2(x_i, x_j) - d^2(x_i, x_l)]_+
 
 with d(x_i, x_j) under the metric of the group of x_j, the second point; pull = (1 - mu) / mu, and
-the paper's objective is mu times this one. Every other-class point may be an impostor: the relevant
+the paper's objective is mu times this one. With sample weights the terms of instance i count as
+often as its weight says. Every other-class point may be an impostor: the relevant
 ones are found by exact search and kept in an active set. Dropping impostors lowers the objective,
 so a dual bound on the active set bounds the whole problem.
 """
@@ -48,6 +49,17 @@ class LmnnData(NamedTuple):
     targets: np.ndarray  # (n, k), -1 where absent
     pull: float
     team: ThreadTeam = SERIAL
+    sample_weight: np.ndarray | None = None  # (n,); None where all are one
+
+    def counted(self, pairs: np.ndarray) -> np.ndarray:
+        """(n_pairs,) how often the terms of pairs (i, j) count: as often as instance i."""
+        if self.sample_weight is None:
+            return np.ones(len(pairs))
+        return self.sample_weight[pairs[:, 0]]
+
+    def total_weight(self) -> float:
+        """The sum of the sample weights, the number of instances without weights."""
+        return float(len(self.X) if self.sample_weight is None else self.sample_weight.sum())
 
 
 class LmnnSolution(NamedTuple):
@@ -75,8 +87,8 @@ class Violations(NamedTuple):
 
 def target_scatter(data: LmnnData) -> np.ndarray:
     """A_g, the sum of (x_i - x_j)(x_i - x_j)^T over the target pairs of every metric, (m, d, d)."""
-    operator = _operator(data, neighbor_pairs(data.targets))
-    return on_host(operator.scatter(like(np.ones(operator.n_pairs), data.X)))
+    pairs = neighbor_pairs(data.targets)
+    return on_host(_operator(data, pairs).scatter(like(data.counted(pairs), data.X)))
 
 
 def target_distances(data: LmnnData, M: np.ndarray) -> np.ndarray:
@@ -96,13 +108,16 @@ def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violat
     """
     near = target_distances(data, M)
     reach = (1.0 + slack) * (1.0 + near.max(axis=1))
-    objective = data.pull * float(near[data.targets >= 0].sum())
+    pulled = near[data.targets >= 0]
+    if data.sample_weight is not None:
+        pulled = pulled * data.counted(neighbor_pairs(data.targets))
+    objective = data.pull * float(pulled.sum())
     pairs, depths = np.empty((0, 2), dtype=np.int64), np.empty(0)
     for columns in class_members(data.groups * (int(data.y.max()) + 1) + data.y):
         # The points of one class that carry the same metric.
         others = np.flatnonzero((data.y != data.y[columns[0]]) & np.isfinite(reach))
         to = Transformed(data.X[like(columns, data.X)], M[data.groups[columns[0]]])
-        search = partial(_within_reach, data.X, near, reach, others, columns, to)
+        search = partial(_within_reach, data, near, reach, others, columns, to)
         blocks = row_blocks(len(others), len(columns), data.X)
         for loss, their_pairs, their_depths in data.team.map(search, blocks):
             objective += loss
@@ -115,7 +130,7 @@ def find_violations(data: LmnnData, M: np.ndarray, slack: float = 0.0) -> Violat
 
 
 def _within_reach(
-    X: Array,
+    data: LmnnData,
     near: np.ndarray,
     reach: np.ndarray,
     others: np.ndarray,
@@ -125,11 +140,14 @@ def _within_reach(
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Hinge losses of a block of the others, their impostors among the columns, and how near."""
     rows = others[block]
-    d2 = to.distances(X[like(rows, X)])
+    d2 = to.distances(data.X[like(rows, data.X)])
     within = namespace(d2).nonzero(d2 < like(reach[rows], d2)[:, None])
     found = on_host(d2[within])
     i, k = (on_host(part) for part in within)
-    loss = float(np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0).sum())
+    losses = np.maximum(1.0 + near[rows[i]] - found[:, None], 0.0)
+    if data.sample_weight is not None:
+        losses = losses * data.sample_weight[rows[i]][:, None]
+    loss = float(losses.sum())
     keep = _nearest_of_each(i, found, _MOST_PER_CLASS)
     depths = found[keep] / reach[rows[i[keep]]]
     return loss, np.column_stack([rows[i[keep]], columns[k[keep]]]), depths
@@ -159,6 +177,8 @@ class ActiveSet:
         self._target, self._impostor = (
             like(ends, data.X) for ends in (self.triplets.target, self.triplets.impostor)
         )
+        counted = like(data.counted(self.triplets.pairs), data.X)
+        self._pulled, self._pushed = counted[: self.triplets.n_target_pairs], counted[self._target]
 
     def with_more(self, pairs: np.ndarray) -> "ActiveSet":
         """The active set with the pairs that are new; the same object if there are none."""
@@ -172,14 +192,15 @@ class ActiveSet:
         xp = namespace(self.data.X)
         d2 = xp.clip(self.operator.distances(like(M, self.data.X)), 0.0, None)
         hinge = 1.0 + d2[self._target] - d2[self._impostor]
-        active = xp.astype(hinge > 0, xp.float64)
+        active = xp.astype(hinge > 0, xp.float64) * self._pushed
         weights = segment_sum(active, self._target, len(d2))
         weights -= segment_sum(active, self._impostor, len(d2))
-        weights[:n_targets] += pull
-        value = pull * total(d2[:n_targets]) + total(xp.clip(hinge, 0.0, None))
+        weights[:n_targets] += pull * self._pulled
+        value = pull * total(self._pulled * d2[:n_targets])
+        value = value + total(self._pushed * xp.clip(hinge, 0.0, None))
         return fetch(value)[0], on_host(self.operator.scatter(weights))
 
 
 def negligible(data: LmnnData) -> float:
     """The largest objective that counts as zero."""
-    return max(1e-9, float(namespace(data.X).finfo(data.X.dtype).eps)) * len(data.X)
+    return max(1e-9, float(namespace(data.X).finfo(data.X.dtype).eps)) * data.total_weight()

@@ -133,11 +133,12 @@ def _scaled_identity(active: ActiveSet, n_components: int) -> np.ndarray:
     axes = axes[:n_components]
     same = np.tile(axes.T @ axes, (data.n_groups, 1, 1))
     d2 = on_host(active.operator.distances(like(same, data.X)))
-    pulled, margins = d2[: t.n_target_pairs].sum(), d2[t.impostor] - d2[t.target]
+    counted, margins = data.counted(t.pairs), d2[t.impostor] - d2[t.target]
+    pulled, pushed = (counted * d2)[: t.n_target_pairs].sum(), counted[t.target]
 
     def objective(log_scale: float) -> float:
         scale = np.exp(log_scale)
-        return data.pull * scale * pulled + np.maximum(1.0 - scale * margins, 0.0).sum()
+        return data.pull * scale * pulled + (pushed * np.maximum(1.0 - scale * margins, 0.0)).sum()
 
     mean = float(np.mean(d2))
     size = -np.log(mean) if mean > 0 else 0.0

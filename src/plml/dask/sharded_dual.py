@@ -19,9 +19,9 @@ from plml.dask.shards import Shard, Shards
 from plml.dask.sums import RunningSum, summed
 from plml.ops.pairs import PairOperator
 from plml.ops.projections import PsdMatrices, as_psd_matrices
-from plml.solvers.problem import Evaluation
+from plml.solvers.problem import Evaluation, best_size
 from plml.solvers.quasi_newton import how_far
-from plml.stages.metrics import MetricsDual, best_size, relative_gap
+from plml.stages.metrics import MetricsDual, relative_gap
 from plml.stages.pipeline import Prepared, Settings
 from plml.stages.triplets import cross_triplets
 

@@ -9,7 +9,8 @@ import numpy as np
 from plml.backend.arrays import Array, device, like, namespace, on_host, to_available_device
 from plml.metric.weight_rules import WeightRule
 from plml.ops.distances import combine_bases, local_pairs, reconstruction_weights
-from plml.ops.span import Span, inside, inward
+from plml.ops.growing import appended, without_rows
+from plml.ops.span import Span, inside, inward, placed_after
 from plml.ops.topk import share_found
 from plml.stages.neighbors import ApproximateIndex, EuclideanIndex, can_approximate
 from plml.stages.search import (
@@ -24,21 +25,71 @@ _SAMPLE = 256
 
 
 class SearchIndexes:
-    """Training rows and their indexes on one device, in the coordinates of the search."""
+    """The cases of a metric and their indexes on one device, in the coordinates of the search.
 
-    def __init__(self, weights: Array, index: LocalMetricIndex, approximate: bool) -> None:
-        self.X = index.X
-        self.exact = index
-        self.weights = weights
-        self._approximate = approximate and can_approximate(index.X)
-        self.metric_index: LocalMetricIndex | ApproximateMetricIndex = (
-            ApproximateMetricIndex(index) if self._approximate else index
+    The cases vote; the first of them, the rows that were learned from, give the weights of points.
+    """
+
+    def __init__(self, metric: "BasisMetric", cases: Array) -> None:
+        self._metric = metric
+        self.cases = cases
+        self.weights = self._known_weights = like(metric.training_weights, cases)  # (n_learned, m)
+        self.X = cases[: metric.n_learned]
+        self._approximate = metric.approximate and can_approximate(cases)
+        center = metric.center
+        self._center = (
+            None
+            if center is None
+            else inside(like(center[None], cases, namespace(cases).float64), metric.span)[0]
         )
 
     @cached_property
+    def exact(self) -> LocalMetricIndex:
+        """Of the cases."""
+        return self._metric.index_of(self.cases, self._center)
+
+    @cached_property
+    def metric_index(self) -> LocalMetricIndex | ApproximateMetricIndex:
+        """Of the cases, as they are searched."""
+        return ApproximateMetricIndex(self.exact) if self._approximate else self.exact
+
+    @cached_property
     def euclidean_index(self) -> EuclideanIndex | ApproximateIndex:
-        """For the weights of new points."""
-        return ApproximateIndex(self.X) if self._approximate else EuclideanIndex(self.X)
+        """Of the rows that were learned from, for the weights of new points."""
+        if self._approximate:
+            return ApproximateIndex(self.X)
+        return EuclideanIndex(self.X, self._center)
+
+    @cached_property
+    def case_weights(self) -> Array:
+        """(n, m) weights of all cases."""
+        known = self._known_weights
+        added = self.cases[len(known) :]
+        if not len(added):
+            return known
+        return appended(known, (self._metric.case_rule or self._metric.rule).weights(added, self))
+
+    def changed(self, metric: "BasisMetric", left_out: np.ndarray) -> "SearchIndexes":
+        """Those of a metric with other cases: some are left out, or more follow.
+
+        Parameters
+        ----------
+        metric : the same but for its cases
+        left_out : numbers of cases that are not there any more
+        """
+        now = SearchIndexes(metric, placed_after(self.cases, metric.X, metric.span, left_out))
+        made, learned = vars(self), left_out[left_out < len(self.X)]
+        if "euclidean_index" in made:
+            near = self.euclidean_index
+            now.euclidean_index = near.without(learned) if len(learned) else near
+        if not len(learned):  # with other neighbours, added cases have other weights
+            known = self.case_weights if "case_weights" in made else self._known_weights
+            now._known_weights = without_rows(known, left_out[left_out < len(known)])
+        if "exact" in made:
+            now.exact = metric.index_after(self.exact, now, left_out)
+            if isinstance(graph := made.get("metric_index"), ApproximateMetricIndex):
+                now.metric_index = graph.after(now.exact, left_out)
+        return now
 
     def recall(self, k: int) -> float:
         """Share of the true neighbours that the index finds for a sample of its own rows."""
@@ -53,16 +104,20 @@ class SearchIndexes:
 
 @dataclass(eq=False)
 class BasisMetric:
-    """A convex combination of basis metrics at every point; neighbours are training rows.
+    """A convex combination of basis metrics at every point; neighbours are cases.
 
-    Points are (n, d) arrays in the coordinates of the data, or None for the training rows.
+    The first cases are the rows that were learned from, and their weights give those of all other
+    points: cases that are added after them change no distance. Points are (n, d) arrays in the
+    coordinates of the data, or None for the cases.
     """
 
-    X: np.ndarray  # (n, d), the training rows
-    training_weights: np.ndarray  # (n, m)
+    X: np.ndarray  # (n, d), the cases
+    training_weights: np.ndarray  # (n_learned, m), of the rows that were learned from
     M: np.ndarray  # (m, d, d)
     rule: WeightRule  # for new points
     _: KW_ONLY
+    case_rule: WeightRule | None = None  # for cases that were added; by default that of new points
+    center: np.ndarray | None = None  # (d,) that vectors are about; by default the mean of X
     span: Span | None = None  # in which the rows lie, where that is less than the whole space
     device: str = "cpu"  # where the work is done
     approximate: bool = False  # whether the search is
@@ -71,6 +126,35 @@ class BasisMetric:
 
     def __post_init__(self) -> None:
         self._indexes: dict[str, SearchIndexes] = {}
+
+    @property
+    def n_learned(self) -> int:
+        """How many of the cases were learned from."""
+        return len(self.training_weights)
+
+    def adopt(self, before: "BasisMetric", left_out: np.ndarray) -> None:
+        """Take over the indexes of a metric whose cases were others.
+
+        Parameters
+        ----------
+        before : without the last cases of this one, or with more
+        left_out : numbers of its cases that this one has not
+        """
+        for key, indexes in before._indexes.items():
+            self._indexes[key] = indexes.changed(self, left_out)
+
+    def index_after(
+        self, index: LocalMetricIndex, now: SearchIndexes, left_out: np.ndarray
+    ) -> LocalMetricIndex:
+        """The index of the cases of now, from that of others.
+
+        Parameters
+        ----------
+        index : without the last cases, or with more
+        now : the cases of now
+        left_out : numbers of cases of the index that are not there any more
+        """
+        return index.without(left_out, now.cases) if len(left_out) else index.extended(now.cases)
 
     def search(self, Q: Array | None, k: int) -> tuple[Array, Array]:
         """Squared distances and numbers of the k nearest, nearest first."""
@@ -84,7 +168,7 @@ class BasisMetric:
         """``search`` of training rows, each left out of its own neighbours."""
         points = self._placed(self.X[rows])
         indexes, own = self.indexes_on(points), like(rows, points)
-        return indexes.metric_index.search(points, indexes.weights[own], k, own)
+        return indexes.metric_index.search(points, indexes.case_weights[own], k, own)
 
     def quick_search(self, Q: Array, k: int) -> tuple[Array, Array]:
         """As ``search``, but neighbours that rounding cannot tell apart are in any order."""
@@ -100,30 +184,43 @@ class BasisMetric:
         return like(labels, nearest)[nearest]
 
     def reconstruction(
-        self, Q: Array | None, cases: Array, ridge: float, sizes: Sequence[int]
+        self,
+        Q: Array | None,
+        cases: Array,
+        ridge: float,
+        sizes: Sequence[int],
+        sample_weight: np.ndarray | None = None,
     ) -> list[Array]:
         """Weights that make up points from training rows (``ops.distances``)."""
         points = self._placed(self.X if Q is None else Q)
-        weights, M = self._weights_with(points, Q is None, cases)
+        weights, M = self._weights_with(points, Q is None, cases, sample_weight)
 
         def metrics(block: slice) -> Array:
             return M if len(M) == 1 else combine_bases(weights[block], M)
 
-        X = self.indexes_on(points).X
-        return reconstruction_weights(points, X, cases, metrics, ridge, sizes)
+        X = self.indexes_on(points).cases
+        return reconstruction_weights(points, X, cases, metrics, ridge, sizes, sample_weight)
 
-    def _weights_with(self, points: Array, own: bool, cases: Array) -> tuple[Array, Array]:
+    def _weights_with(
+        self, points: Array, own: bool, cases: Array, sample_weight: np.ndarray | None
+    ) -> tuple[Array, Array]:
         """The weights and the metrics between placed points and some cases of each."""
         indexes = self.indexes_on(points)
-        weights = indexes.weights if own else self.rule.weights(points, indexes)
+        weights = indexes.case_weights if own else self.rule.weights(points, indexes)
         return weights, like(inward(self.M, self.span), points)
 
     def weights(self, Q: Array | None) -> Array:
         """(q, m) weights of the basis metrics."""
         if Q is None:
-            return self.training_weights
+            return self._own_weights()
         points = self._placed(Q)
         return self.rule.weights(points, self.indexes_on(points))
+
+    def _own_weights(self) -> np.ndarray:
+        """(n, m) of the cases."""
+        if self.n_learned == len(self.X):
+            return self.training_weights
+        return on_host(self.indexes_on(self._placed(self.X[:1])).case_weights)
 
     def matrix(self, Q: Array | None) -> Array:
         """(q, d, d) metrics; a read-only view where there is one for all."""
@@ -138,19 +235,20 @@ class BasisMetric:
         rows = np.arange(len(second))[:, None]
         return local_pairs(first, on_host(self.weights(first)), self.M, second, rows)[:, 0]
 
-    def index_vectors(self) -> np.ndarray:
-        """(x_j, q_j) of the training rows about their mean, q_jb = x_j^T M_b x_j."""
-        return index_vectors(self._about_the_mean(self.X), self.M)
+    def index_vectors(self, rows: np.ndarray | None = None) -> np.ndarray:
+        """(x_j, q_j) of all cases or some, about the center, q_jb = x_j^T M_b x_j."""
+        X = self.X if rows is None else self.X[rows]
+        return index_vectors(self._about_the_center(X), self.M)
 
     def query_vectors(self, Q: Array | None) -> Array:
-        """(2 M(x) x, -w(x)) of points about the mean of the training rows."""
+        """(2 M(x) x, -w(x)) of points about the center."""
         weights = self.weights(Q)
-        points = like(self._about_the_mean(self.X if Q is None else Q), weights)
+        points = like(self._about_the_center(self.X if Q is None else Q), weights)
         return query_vectors(points, weights, like(self.M, weights))
 
     def between(self, Q: np.ndarray, own: np.ndarray | None, cases: np.ndarray) -> np.ndarray:
         """The metrics between points and training rows, (q, 1, d, d), see ``feature_split``."""
-        weights = on_host(self.weights(Q)) if own is None else self.training_weights[own]
+        weights = on_host(self.weights(Q)) if own is None else self._own_weights()[own]
         return combine_bases(weights, self.M)[:, None]
 
     def recall(self, k: int) -> float:
@@ -161,20 +259,22 @@ class BasisMetric:
         """What a search needs, on the device of an array; made once per device."""
         key = f"{type(like_x).__module__} {device(like_x)}"
         if key not in self._indexes:
-            weights, index = like(self.training_weights, like_x), self._make_index(like_x)
-            self._indexes[key] = SearchIndexes(weights, index, self.approximate)
+            self._indexes[key] = SearchIndexes(self, like(inside(self.X, self.span), like_x))
         return self._indexes[key]
 
-    def _make_index(self, like_x: Array) -> LocalMetricIndex:
-        """The index of the training rows, on the device of an array."""
-        X, M = inside(self.X, self.span), inward(self.M, self.span)
-        return LocalMetricIndex(like(X, like_x), like(M, like_x))
+    def index_of(self, cases: Array, center: Array | None) -> LocalMetricIndex:
+        """The index of placed cases, about a placed center."""
+        return LocalMetricIndex(cases, like(inward(self.M, self.span), cases), center=center)
 
     def _placed(self, Q: Array) -> Array:
         """Points where the work is done, in the coordinates of the search."""
         return inside(to_available_device(Q, self.device), self.span)
 
-    def _about_the_mean(self, X: Array) -> Array:
+    @property
+    def origin(self) -> np.ndarray:
+        """(d,) what vectors are about."""
+        return self.X.mean(axis=0, dtype=np.float64) if self.center is None else self.center
+
+    def _about_the_center(self, X: Array) -> Array:
         xp = namespace(X)
-        center = self.X.mean(axis=0, dtype=np.float64)
-        return xp.astype(X - like(center, X, xp.float64), X.dtype)
+        return xp.astype(X - like(self.origin, X, xp.float64), X.dtype)

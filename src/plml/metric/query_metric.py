@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from plml.backend.threads import thread_team
 from plml.ops.distances import reconstruction_weights
-from plml.ops.span import Span, inside, outward
+from plml.ops.span import Span, inside, outward, placed_after
 from plml.ops.topk import rows_per_block
-from plml.stages.search import OwnMetricIndex
+from plml.stages.own_metric_search import OwnMetricIndex
 
 #: (q, r) queries in the coordinates of the search, and the training rows that they are or None
 #: -> (q, r, r) metrics. The metric of a query does not depend on the others.
@@ -31,6 +32,18 @@ class QueryMetric:
     span: Span | None  # in which the rows lie, where that is less than the whole space
 
     searches_on_gpu = False
+
+    def index_after(self, X: np.ndarray, left_out: np.ndarray) -> OwnMetricIndex:
+        """The index of other cases: some are left out, or more follow.
+
+        Parameters
+        ----------
+        X : (n', d), all of them
+        left_out : numbers of cases of this metric that are not there any more
+        """
+        if len(left_out):
+            return self.index.without(left_out)
+        return self.index.extended(placed_after(self.index.rows, X, self.span, left_out))
 
     def search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         """As in ``BasisMetric``."""
@@ -59,7 +72,12 @@ class QueryMetric:
         return labels[self.search(Q, k)[1]]
 
     def reconstruction(
-        self, Q: np.ndarray | None, cases: np.ndarray, ridge: float, sizes: Sequence[int]
+        self,
+        Q: np.ndarray | None,
+        cases: np.ndarray,
+        ridge: float,
+        sizes: Sequence[int],
+        sample_weight: np.ndarray | None = None,
     ) -> list[np.ndarray]:
         """As in ``BasisMetric``."""
         points, own = self._points(Q)
@@ -68,9 +86,8 @@ class QueryMetric:
         def fill(block: slice) -> None:
             metrics = self.matrices(points[block], None if own is None else own[block])
             rows, near = points[block], cases[block]
-            found = reconstruction_weights(
-                rows, self.index.rows, near, lambda part: metrics[part], ridge, sizes
-            )
+            of_block: tuple[Any, ...] = (lambda part: metrics[part], ridge, sizes, sample_weight)
+            found = reconstruction_weights(rows, self.index.rows, near, *of_block)
             for weights, part in zip(result, found, strict=True):
                 weights[block] = part
 

@@ -26,7 +26,12 @@ class Reconstructs(Protocol):
     """A metric under which a point can be made up from training rows."""
 
     def reconstruction(
-        self, Q: Array | None, cases: Array, ridge: float, sizes: Sequence[int]
+        self,
+        Q: Array | None,
+        cases: Array,
+        ridge: float,
+        sizes: Sequence[int],
+        sample_weight: np.ndarray | None = None,
     ) -> list[Array]:
         """Weights of the first cases of each point, see ``ops.distances.reconstruction_weights``.
 
@@ -42,6 +47,7 @@ def class_shares(
     labels: np.ndarray,
     n_classes: int,
     how: str,
+    sample_weight: np.ndarray | None = None,
 ) -> Array:
     """(q, n_classes) shares of the classes in the votes of given neighbours.
 
@@ -53,27 +59,50 @@ def class_shares(
     labels : (n,) class codes of the training rows
     how : {"uniform", "distance", "linear"}
         A vote counts one; one over the distance; or as in ``linear_shares``.
+    sample_weight : (n,) by which the votes of the training rows are multiplied, or None
     """
     if how == "linear":
-        return linear_shares(metric, Q, nearest, labels, n_classes, nearest.shape[1:])[0]
-    weights = inverse_distances(squared) if how == "distance" else None
-    return vote(like(labels, nearest)[nearest], n_classes, weights)
+        sizes = nearest.shape[1:]
+        return linear_shares(metric, Q, nearest, labels, n_classes, sizes, sample_weight)[0]
+    weights = _counted(squared, nearest, how, sample_weight)
+    shares = vote(like(labels, nearest)[nearest], n_classes, weights)
+    if sample_weight is None:
+        return shares
+    # A class that has all votes has exactly one, in whatever order they were added.
+    return shares / namespace(shares).sum(shares, axis=1)[:, None]
 
 
 def vote_weights(
-    metric: Reconstructs, Q: Array | None, squared: Array, nearest: Array, how: str
+    metric: Reconstructs,
+    Q: Array | None,
+    squared: Array,
+    nearest: Array,
+    how: str,
+    sample_weight: np.ndarray | None = None,
 ) -> Array:
     """(q, k) what each neighbour adds to the vote; rows sum to one.
 
     Parameters
     ----------
-    metric, Q, squared, nearest, how : as in ``class_shares``
+    metric, Q, squared, nearest, how, sample_weight : as in ``class_shares``
     """
     if how == "linear":
-        return metric.reconstruction(Q, nearest, RIDGE, nearest.shape[1:])[0]
+        return metric.reconstruction(Q, nearest, RIDGE, nearest.shape[1:], sample_weight)[0]
     xp = namespace(squared)
-    weights = inverse_distances(squared) if how == "distance" else xp.ones_like(squared)
+    weights = _counted(squared, nearest, how, sample_weight)
+    weights = xp.ones_like(squared) if weights is None else weights
     return weights / xp.sum(weights, axis=1)[:, None]
+
+
+def _counted(
+    squared: Array, nearest: Array, how: str, sample_weight: np.ndarray | None
+) -> Array | None:
+    """(q, k) weights of uniform votes and of those by distance; None where all are one."""
+    by_distance = inverse_distances(squared) if how == "distance" else None
+    if sample_weight is None:
+        return by_distance
+    of_cases = like(sample_weight, nearest)[nearest]
+    return of_cases if by_distance is None else by_distance * of_cases
 
 
 def linear_shares(
@@ -83,19 +112,23 @@ def linear_shares(
     labels: np.ndarray,
     n_classes: int,
     sizes: Sequence[int],
+    sample_weight: np.ndarray | None = None,
 ) -> list[Array]:
     """The shares at the query of affine functions that fit the classes of its neighbours best.
+
+    With sample weights the squares of a neighbour's error count as often as its weight says.
 
     Votes may be negative, where a neighbour shows that a class becomes rarer towards the query; the
     share of a class is not.
 
     Parameters
     ----------
-    metric, Q, nearest, labels, n_classes : as in ``class_shares``
+    metric, Q, nearest, labels, n_classes, sample_weight : as in ``class_shares``
     sizes : numbers of neighbours that vote, an array of shares for each
     """
     codes, result = like(labels, nearest)[nearest], []
-    for k, weights in zip(sizes, metric.reconstruction(Q, nearest, RIDGE, sizes), strict=True):
+    found = metric.reconstruction(Q, nearest, RIDGE, sizes, sample_weight)
+    for k, weights in zip(sizes, found, strict=True):
         xp = namespace(weights)
         shares = xp.clip(vote(codes[:, :k], n_classes, weights), 0.0, None)
         result.append(shares / xp.sum(shares, axis=1)[:, None])
@@ -110,21 +143,22 @@ def shares_by_voting(
     labels: np.ndarray,
     n_classes: int,
     votings: Sequence[Voting],
+    sample_weight: np.ndarray | None = None,
 ) -> list[Array]:
     """The shares of every voting, from one search for the most neighbours.
 
     Parameters
     ----------
-    metric, Q, squared, nearest, labels, n_classes : as in ``class_shares``
+    metric, Q, squared, nearest, labels, n_classes, sample_weight : as in ``class_shares``
     votings : of no more neighbours than were found
     """
     near = like(labels, nearest)[nearest]
 
     def shares(how: str, sizes: list[int]) -> list[Array]:
         if how == "linear":
-            return linear_shares(metric, Q, nearest, labels, n_classes, sizes)
+            return linear_shares(metric, Q, nearest, labels, n_classes, sizes, sample_weight)
         # Neighbours at distance zero come first, so they outvote the others among the first k too.
-        weights = inverse_distances(squared) if how == "distance" else None
+        weights = _counted(squared, nearest, how, sample_weight)
         return nested_votes(near, n_classes, sizes, weights)
 
     sizes = {how: [k for k, other in votings if other == how] for _, how in votings}

@@ -65,11 +65,13 @@ class NewPoint(NamedTuple):
     scales: np.ndarray  # (n,), of the training rows
     #: Told the largest relative gap of a point.
     report_gap: Callable[[float], None]
+    sample_weight: np.ndarray | None = None  # (n,) how often edges to the training rows count
 
     def weights(self, Q: Array, indexes: "SearchIndexes") -> Array:
         """As in ``WeightRule``."""
         n_near = min(self.rule.n_near, len(indexes.X))
         squared, neighbors = (on_host(part) for part in indexes.euclidean_index.search(Q, n_near))
-        weights, gap = self.rule.weights(Q, squared, neighbors, indexes.weights, self.scales)
+        known = indexes.weights, self.scales, self.sample_weight
+        weights, gap = self.rule.weights(Q, squared, neighbors, *known)
         self.report_gap(gap)
         return namespace(Q).astype(weights, Q.dtype, copy=False)

@@ -16,11 +16,18 @@ from plml.ops.topk import Measured, row_blocks
 _ULPS = 6.0 * float(np.finfo(np.float64).eps)
 
 
-def mean_radius(X: Array) -> float:
-    """The root of the mean squared distance of the rows to their mean; one if all are equal."""
+def mean_radius(X: Array, sample_weight: np.ndarray | None = None) -> float:
+    """The root of the mean squared distance of the rows to their mean; one if all are equal.
+
+    With (n,) sample weights a row counts as so many.
+    """
     xp = namespace(X)
     largest = float(xp.max(xp.abs(X))) or 1.0  # squares of very large or small units
     rows = xp.astype(X, xp.float64) / largest
+    if sample_weight is not None:
+        shares = like(sample_weight / sample_weight.sum(), X)
+        squares = row_dot(offsets := rows - shares @ rows, offsets)
+        return largest * float(xp.sum(shares * squares)) ** 0.5 or 1.0
     rows = rows - xp.mean(rows, axis=0)
     return largest * float(xp.sum(rows**2) / len(rows)) ** 0.5 or 1.0
 
@@ -109,13 +116,16 @@ def reconstruction_weights(
     metrics: Callable[[slice], Array],
     ridge: float,
     sizes: Sequence[int],
+    sample_weight: np.ndarray | None = None,
 ) -> list[Array]:
     """The weights v with which the first c candidates of each query make it up, for every size c.
 
         min_v ||q_i - sum_j v_j x_j||^2 + ridge (sum_j ||q_i - x_j||^2 / c) |v|^2 ,  sum_j v_j = 1,
 
     under the metric of the query: (q, c) float64 arrays. sum_j v_j f_j is the value at the query of
-    the affine function that ridge regression fits to values f_j of the candidates.
+    the affine function that ridge regression fits to values f_j of the candidates. Where these have
+    sample weights s, it is that of weighted ridge regression: v_j^2 is divided by s_j, and the mean
+    of the squared distances is weighted.
 
     Parameters
     ----------
@@ -123,57 +133,65 @@ def reconstruction_weights(
     metrics : from a block of queries to their metrics, (block, d, d) or (1, d, d)
     ridge : positive
     sizes : at most the number of candidates
+    sample_weight : (n,) array, positive, or None
     """
     xp, most, d = namespace(X), max(sizes), X.shape[1]
+    roots = None if sample_weight is None else like(np.sqrt(sample_weight), X)
     result = [xp.empty((len(Q), c), dtype=xp.float64, device=device(X)) for c in sizes]
     by_size = sorted(zip(sizes, result, strict=True), key=lambda entry: entry[0])
     for block in row_blocks(len(Q), d * (3 * d + 2 * most) + 2 * min(d, most) ** 2, X):
-        difference = _differences(Q[block], X, candidates[block][:, :most])
+        difference = _differences(Q[block], X, near := candidates[block][:, :most])
+        r = _ones(difference) if roots is None else roots[near][:, :, None]
+        if roots is not None:
+            difference = r * difference
         M, scatter, summed = metrics(block), 0.0, 0
         for c, weights in by_size:
-            near = difference[:, :c]
+            D = difference[:, :c]
             if c <= d:
-                solved = _solved_by_candidates(near, M, ridge)
+                solved = _solved_by_candidates(D, r[:, :c], M, ridge)
             else:  # the sums over fewer candidates are part of those over more
                 added = difference[:, summed:c]
                 scatter, summed = scatter + xp.matrix_transpose(added) @ added, c
-                solved = _solved_by_features(near, scatter, M, ridge)
+                solved = _solved_by_features(D, r[:, :c], scatter, M, ridge)
+            if roots is not None:
+                solved = r[:, :c] * solved
             weights[block] = solved[..., 0] / xp.sum(solved, axis=1)
     return result
 
 
-def _solved_by_candidates(D: Array, M: Array, ridge: float) -> Array:
-    """(K + rho I)^-1 1 up to a factor, for K = D M D^T and rho = ridge tr(K) / c: (q, c, 1).
+def _solved_by_candidates(D: Array, r: Array, M: Array, ridge: float) -> Array:
+    """(K + rho I)^-1 r up to a factor, for K = D M D^T and rho = ridge tr(K) / |r|^2: (q, c, 1).
 
     Parameters
     ----------
-    D : (q, c, d) array, differences from the query
+    D : (q, c, d) array, r times the differences from the query
+    r : (q, c, 1) array, the roots of the weights of the candidates
     M : (q, d, d) or (1, d, d) array
     ridge : as above
     """
     xp = namespace(D)
-    return xp.linalg.solve(_ridged(D @ M @ xp.matrix_transpose(D), D, ridge), _ones(D))
+    return xp.linalg.solve(_ridged(D @ M @ xp.matrix_transpose(D), r, ridge), r)
 
 
-def _solved_by_features(D: Array, scatter: Array, M: Array, ridge: float) -> Array:
-    """The same as 1 - D M (D^T D M + rho I)^-1 D^T 1, which is Woodbury's identity.
+def _solved_by_features(D: Array, r: Array, scatter: Array, M: Array, ridge: float) -> Array:
+    """The same as r - D M (D^T D M + rho I)^-1 D^T r, which is Woodbury's identity.
 
     Less work where there are fewer features than candidates.
 
     Parameters
     ----------
-    D, M, ridge : as in ``_solved_by_candidates``
+    D, r, M, ridge : as in ``_solved_by_candidates``
     scatter : (q, d, d) array, D^T D
     """
-    xp, ones = namespace(D), _ones(D)
-    small = xp.linalg.solve(_ridged(scatter @ M, D, ridge), xp.matrix_transpose(D) @ ones)
-    return ones - D @ (M @ small)
+    xp = namespace(D)
+    small = xp.linalg.solve(_ridged(scatter @ M, r, ridge), xp.matrix_transpose(D) @ r)
+    return r - D @ (M @ small)
 
 
-def _ridged(K: Array, D: Array, ridge: float) -> Array:
-    """K + ridge tr(K) / c I, with the trace of a matrix for c candidates."""
+def _ridged(K: Array, r: Array, ridge: float) -> Array:
+    """K + ridge tr(K) / |r|^2 I, with the trace of a matrix for the candidates."""
     xp = namespace(K)
-    size = xp.linalg.trace(K) / D.shape[1]
+    size = xp.linalg.trace(K) / xp.sum(r * r, axis=(1, 2))
     # Where all candidates are where the query is, they count the same.
     penalty = xp.where(size > 0.0, ridge * size, xp.ones_like(size))[:, None, None]
     return K + penalty * xp.eye(K.shape[1], dtype=xp.float64, device=device(K))
@@ -182,6 +200,16 @@ def _ridged(K: Array, D: Array, ridge: float) -> Array:
 def _ones(D: Array) -> Array:
     """(q, c, 1)."""
     return namespace(D).ones((*D.shape[:2], 1), dtype=D.dtype, device=device(D))
+
+
+def mean_of_cases(values: Array, cases: Array, sample_weight: np.ndarray | None) -> Array:
+    """The means of (n, m) values over the (q, k) cases of each query, weighted if asked for."""
+    xp = namespace(values)
+    if sample_weight is None:
+        return xp.mean(values[cases], axis=1)
+    counts = like(sample_weight, values)[cases]
+    shares = counts / xp.sum(counts, axis=1)[:, None]
+    return (shares[:, None, :] @ values[cases])[:, 0, :]
 
 
 def combine_bases(weights: Array, M: Array) -> Array:

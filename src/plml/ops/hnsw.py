@@ -1,5 +1,8 @@
 """Approximate nearest neighbours in a navigable graph (faiss)."""
 
+from copy import copy
+from typing import Self
+
 import numpy as np
 
 _LINKS = 32
@@ -21,6 +24,15 @@ class NavigableGraph:
         self._index.hnsw.efConstruction = _EFFORT_TO_BUILD
         self._index.hnsw.efSearch = _EFFORT_TO_SEARCH
         self._index.add(self._single(X))
+
+    def extended(self, X: np.ndarray) -> Self:
+        """Another graph, with more rows (r, D) linked to those of this one."""
+        import faiss
+
+        grown, index = copy(self), faiss.clone_index(self._index)
+        index.add(self._single(X))
+        grown._index = index  # type: ignore[assignment]
+        return grown
 
     def candidates(self, queries: np.ndarray, k: int) -> np.ndarray:
         """(q, k) rows, nearest first; all rows if there are no more than k."""

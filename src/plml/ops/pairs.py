@@ -36,7 +36,7 @@ from plml.ops.projections import PsdMatrices, as_psd_matrices
 _PAIR_BLOCK = 8192
 #: Elements of X in a block of rows: a few megabytes, so that it stays in the cache.
 _BLOCK_ELEMENTS = 2**19
-#: Up to this many features, the products of all bases are one product per block.
+#: Up to this many features, and on a GPU always, the products of all bases are one per block.
 _NARROW = 40
 #: Operations of a product below which the time of a call is that of its parts in Python.
 _SMALL = 2**23
@@ -86,7 +86,7 @@ class PairOperator(Pairs):
         self.n_bases = weights.shape[1]
         self._edges = Edges(pairs, n, X)
         self._ends = like(np.ascontiguousarray(pairs.T), X)
-        self._narrow = d <= _NARROW
+        self._narrow = d <= _NARROW or is_tensor(X)
         width = d * self.n_bases if self._narrow else d
         elements = share_of_memory(X, _BLOCK_ELEMENTS)
         self._blocks = self.team.cut(n, elements // max(width, 1))
@@ -205,14 +205,10 @@ class PairOperator(Pairs):
         other = row_dot(self.weights[i], Q[j])
         result[rows] = own[i] - 2.0 * cross + other
 
-    def _rows_in_use(self) -> list[list[Array | slice]]:
+    def _rows_in_use(self) -> list[list[np.ndarray | slice]]:
         """By block and basis: the rows with a weight and the other ends of their pairs."""
-        xp = namespace(self.X)
-        everything: list[Array | slice] = [slice(None)] * self.n_bases
-        if is_tensor(self.X):  # gathering costs more than it saves
-            return [everything] * len(self._blocks)
         used = self.weights != 0
-        ones = xp.ones(len(self.pairs), dtype=self.X.dtype)
+        ones = np.ones(len(self.pairs), dtype=self.X.dtype)
         reached = self._edges.transposed_product(ones, ones, used.astype(self.X.dtype)) > 0
         # Gathering most of the rows costs more than it saves.
         return [

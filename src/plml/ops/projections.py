@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plml.backend.arrays import Array, device, namespace
+from plml.backend.arrays import Array, columns_as_rows, device, namespace
 from plml.backend.threads import SERIAL, ThreadTeam
 
 #: Odd quintics a y + b y^3 + c y^5: the first ones lift small values fast, the last ones (the
@@ -22,14 +22,14 @@ def project_simplex(V: Array) -> Array:
     Sorts each row of V, (n, m), once: O(n m log m) (Duchi et al., ICML 2008).
     """
     xp = namespace(V)
+    descending = xp.sort(V, axis=1, descending=True, stable=False)
     # The projection is invariant to a shift of the row; this one keeps the sums small.
-    V = V - xp.max(V, axis=1, keepdims=True)
-    descending = xp.sort(V, axis=1, descending=True)
-    excess = xp.cumulative_sum(descending, axis=1) - 1.0
+    largest = descending[:, :1]
+    excess = xp.cumulative_sum(columns_as_rows(descending - largest), axis=0) - 1.0
     counts = xp.arange(1, V.shape[1] + 1, dtype=V.dtype, device=device(V))
-    n_active = xp.sum(xp.astype(descending * counts > excess, xp.int64), axis=1)
-    threshold = xp.take_along_axis(excess, n_active[:, None] - 1, axis=1) / n_active[:, None]
-    return xp.clip(V - threshold, 0.0, None)
+    # The threshold of the k largest entries alone is the highest where k is right.
+    threshold = xp.max(excess / counts[:, None], axis=0)
+    return xp.clip(V - largest - threshold[:, None], 0.0, None)
 
 
 def project_simplex_from(V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
@@ -89,9 +89,12 @@ def _below_every_threshold(V: np.ndarray) -> np.ndarray:
     return V.max(axis=1) - 1.0 if len(V) else np.empty(0, dtype=V.dtype)
 
 
-def project_box(v: Array) -> Array:
-    """argmin_w ||w - v||^2 subject to 0 <= w <= 1."""
-    return namespace(v).clip(v, 0.0, 1.0)
+def project_box(v: Array, upper: float | Array = 1.0, lower: float = 0.0) -> Array:
+    """argmin_w ||w - v||^2 subject to lower <= w <= upper, numbers or arrays like v."""
+    xp = namespace(v)
+    if isinstance(upper, float):
+        return xp.clip(v, lower, upper)
+    return xp.minimum(xp.clip(v, lower, None), upper)
 
 
 class PsdMatrices(NamedTuple):

@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_array
 
 
 class EuclideanReduction:
-    """Largest inner products as nearest Euclidean neighbours, at the cost of one more dimension.
+    """Largest inner products as nearest Euclidean neighbours, at the cost of an extra dimension.
 
     With r the largest norm of an index vector v, (v, sqrt(r^2 - ||v||^2)) have the same norm, so
 
@@ -18,6 +18,18 @@ class EuclideanReduction:
     Attributes
     ----------
     radius_ : r
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from plml.serving import EuclideanReduction
+    >>> stored = np.array([[1.0, 0.0], [3.0, 1.0], [0.0, 2.0]])
+    >>> asked = np.array([[1.0, 1.0]])
+    >>> reduction = EuclideanReduction().fit(stored)
+    >>> rows = reduction.index_vectors(stored)
+    >>> distances = np.linalg.norm(rows - reduction.query_vectors(asked), axis=1)
+    >>> bool(distances.argmin() == (stored @ asked[0]).argmax())
+    True
     """
 
     def fit(self, index_vectors: np.ndarray) -> Self:

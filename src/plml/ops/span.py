@@ -4,21 +4,28 @@ With fewer rows than features, with one-hot columns or with columns that are sum
 rows differ in fewer directions than there are features. Distances between rows are the same in an
 orthonormal basis of these directions, and so is every problem of this library, its solution and its
 certificate: in that basis the cost depends on the number of directions, not of features.
+
+Rows that differ in very many directions may be cut to those with most of their variance. The
+problems are then those of the rows that are left, and so are their certificates.
 """
 
 from math import ceil, log2
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import eigh
 
-from plml.backend.arrays import Array, like, namespace, on_host
+from plml.backend.arrays import Array, is_tensor, like, namespace, on_host
 from plml.backend.threads import one_blas_thread
+from plml.ops.growing import appended, without_rows
 from plml.ops.topk import row_blocks
 
 #: Correlation matrices whose least eigenvalue is smaller are examined more closely.
 _SUSPICIOUS = 1e-9
 #: Below it digits are lost, and nothing is cut off.
 _TINY = 1e-250
+#: Of rows that differ in more directions than the first number, "auto" keeps the second number.
+_MANY, _LEADING = 1000, 512
 
 
 class Span(NamedTuple):
@@ -26,16 +33,21 @@ class Span(NamedTuple):
 
     center: np.ndarray  # (d,)
     basis: np.ndarray  # (d, r)
+    kept: float = 1.0  # the share of the variance of the rows in it
 
     def coordinates(self, X: Array) -> Array:
         """(n, d) points -> (n, r), in the dtype of the points."""
         xp = namespace(X)
-        center, basis = (like(part, X, xp.float64) for part in self)
+        center, basis = (like(part, X, xp.float64) for part in (self.center, self.basis))
         return xp.astype(_accurate_product(X - center, basis), X.dtype)
 
     def points(self, Z: np.ndarray) -> np.ndarray:
         """(n, r) coordinates -> (n, d)."""
         return self.center + Z @ self.basis.T
+
+    def about(self, point: np.ndarray) -> "Span":
+        """The same span, about its point that is nearest to a given one (d,)."""
+        return Span(self.center + self.basis @ (self.basis.T @ (point - self.center)), self.basis)
 
     def outward(self, M: np.ndarray) -> np.ndarray:
         """(..., r, r) metrics -> (..., d, d), zero across the span."""
@@ -51,6 +63,22 @@ def inside(X: Array, span: Span | None) -> Array:
     return X if span is None else span.coordinates(X)
 
 
+def placed_after(placed: Array, X: np.ndarray, span: Span | None, left_out: np.ndarray) -> Array:
+    """Rows in the coordinates of a span, from those of before: some are left out, or more follow.
+
+    Parameters
+    ----------
+    placed : (n, r) the rows of before in these coordinates, on any device
+    X : (n', d) the rows of now in the coordinates of the data
+    span : as in ``inside``
+    left_out : numbers of rows of before that are not there any more
+    """
+    if span is None and not is_tensor(placed):
+        return X
+    kept = without_rows(placed, left_out) if len(left_out) else placed
+    return appended(kept, inside(like(X[len(kept) :], kept), span)) if len(X) > len(kept) else kept
+
+
 def inward(M: np.ndarray, span: Span | None) -> np.ndarray:
     """Metrics in the coordinates of a span, or as they are where there is none."""
     return M if span is None else span.inward(M)
@@ -61,12 +89,46 @@ def outward(M: np.ndarray, span: Span | None) -> np.ndarray:
     return M if span is None else span.outward(M)
 
 
-def span_of(X: Array) -> Span | None:
+def span_of(
+    X: Array, n_directions: int | str | None = None, sample_weight: np.ndarray | None = None
+) -> Span | None:
     """The span of centred rows (n, d); None if they differ in as many directions as features.
 
     Which directions are kept does not depend on the units of the columns: what is dropped is
     below rounding both in these units and in those of the columns' standard deviations.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    n_directions : at most so many, those with most of the variance; all for None, 512 of more than
+        1,000 for "auto"
+    sample_weight : (n,) how often a row counts in the variance, or None
     """
+    span = _whole_span(X)
+    rank = X.shape[1] if span is None else span.basis.shape[1]
+    if n_directions is None or (n_directions == "auto" and rank <= _MANY):
+        return span
+    most = _LEADING if isinstance(n_directions, str) else n_directions
+    return span if rank <= most else _leading_part(X, span, most, sample_weight)
+
+
+def _leading_part(X: Array, span: Span | None, most: int, sample_weight: np.ndarray | None) -> Span:
+    """The directions of a span in which the rows vary most: the first principal components."""
+    xp = namespace(X)
+    if sample_weight is None:
+        center, shares = xp.mean(xp.astype(X, xp.float64), axis=0), None
+    else:
+        shares = like(sample_weight / sample_weight.sum(), X)
+        center = shares @ xp.astype(X, xp.float64)
+    scatter = inward(on_host(_scatter(X, center, shares)), span)
+    rank = len(scatter)
+    sizes, directions = eigh(scatter, subset_by_index=(rank - most, rank - 1))
+    basis = directions[:, ::-1] if span is None else span.basis @ directions[:, ::-1]
+    return Span(on_host(center), basis, float(sizes.sum() / np.trace(scatter)))
+
+
+def _whole_span(X: Array) -> Span | None:
+    """The span of all directions."""
     xp, (n, d) = namespace(X), X.shape
     varies = on_host(xp.max(X, axis=0) > xp.min(X, axis=0))
     if not varies.any():
@@ -88,7 +150,21 @@ def span_of(X: Array) -> Span | None:
         return None
     basis = np.zeros((d, rank))
     basis[varies] = directions[:rank].T
-    return Span(center, basis)
+    return Span(center, basis).about(round_center(on_host(X)))
+
+
+def round_center(X: np.ndarray) -> np.ndarray:
+    """A point near the mean of the rows (n, d), its coordinates multiples of an eighth of a spread.
+
+    Products of differences to it are as accurate as to the mean, and who knows all rows but one can
+    compute that one from a mean, but not from this: n roundings of such a size are beyond the rows.
+    """
+    mean = X.mean(axis=0, dtype=np.float64)
+    squares = sum(((X[block] - mean) ** 2).sum(axis=0) for block in row_blocks(*X.shape))
+    spread = np.sqrt(squares / len(X))
+    varies = X.max(axis=0) > X.min(axis=0)
+    step = 2.0 ** (np.floor(np.log2(np.where(varies & (spread > 0.0), spread, 1.0))) - 3.0)
+    return np.where(varies, np.round(mean / step) * step, X[0])
 
 
 def _accurate_product(A: Array, B: Array) -> Array:
@@ -119,10 +195,15 @@ def _leading(A: Array, bits: int, axis: int) -> tuple[Array, Array]:
     return leading, A - leading
 
 
-def _scatter(X: Array, center: Array) -> Array:
-    """sum_i (x_i - center) (x_i - center)^T, one block of rows at a time."""
+def _scatter(X: Array, center: Array, shares: Array | None = None) -> Array:
+    """sum_i (x_i - center) (x_i - center)^T, one block of rows at a time; weighted by (n,) shares
+    where there are any.
+    """
     blocks = row_blocks(len(X), X.shape[1], X)
-    return sum((rows := X[block] - center).T @ rows for block in blocks)
+    if shares is None:
+        return sum((rows := X[block] - center).T @ rows for block in blocks)
+    parts = ((X[block] - center, shares[block][:, None]) for block in blocks)
+    return sum(rows.T @ (weights * rows) for rows, weights in parts)
 
 
 def _is_regular(scatter: np.ndarray) -> bool:

@@ -1,8 +1,8 @@
 """Exact nearest neighbours by inner products, certified against rounding.
 
 Every distance in this library is, up to a constant of the query, minus an inner product, so the
-k nearest are the k largest inner products. A float32 search (faiss if it is installed, otherwise
-blocked products) proposes a few more candidates than needed. Where the scores of the k-th and the
+k nearest are the k largest inner products. A float32 search (blocked products; faiss for many rows,
+if it is installed) proposes a few more candidates than needed. Where the scores of the k-th and the
 next differ by more than rounding, the first k are the nearest. Otherwise the exact distances of all
 candidates decide, and a rounding bound proves that nothing outside can be nearer. A query without
 that proof is searched again with float64 products, and every point that rounding leaves in doubt is
@@ -12,8 +12,9 @@ and blocks nor on the coordinates in which the points are given.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
-from typing import NamedTuple
+from contextlib import nullcontext, suppress
+from copy import copy
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -27,7 +28,9 @@ from plml.backend.arrays import (
     row_dot,
     share_of_memory,
 )
-from plml.backend.threads import slices
+from plml.backend.threads import SERIAL, slices, thread_team
+from plml.ops.growing import appended, without_rows
+from plml.ops.half import halves_pay, largest_by_halves, n_proposals
 
 
 class Measured(NamedTuple):
@@ -63,21 +66,80 @@ PairwiseDistances = Callable[[Array, Array], Measured]
 _SPARE_CANDIDATES = 8
 _BLOCK_ELEMENTS = 2**22
 _COLUMN_BLOCK = 2**14
+#: Products of a block of queries that stay in the cache until their largest are found.
+_CACHED_ELEMENTS = 2**19
+#: Up to so many rows such a block has enough queries for a fast product.
+_FEW_ROWS = 2**14
+#: Up to so many columns finding the largest takes longer than the products: faiss is slower there.
+_FEW_COLUMNS = 72
+#: Products that are found sooner than faiss is imported.
+_FEW_PRODUCTS = 2**20
 _ROUNDOFF_32 = 2.0**-24
 _ROUNDOFF_64 = 2.0**-53
 
 
-class InnerProductIndex:
-    """Vectors (n, D) prepared for a float32 inner-product search."""
+class Shortlist(NamedTuple):
+    """What a float32 search proposes for each query, the best first and the query itself last."""
 
-    def __init__(self, vectors: Array) -> None:
+    scores: Array  # (q, c) inner products of units, -inf for the query itself
+    rows: Array  # (q, c)
+
+    def joined_with(self, other: "Shortlist", count: int) -> "Shortlist":
+        """The best of both, for the same queries."""
+        xp = namespace(self.scores)
+        scores = xp.concat([self.scores, other.scores], axis=1)
+        rows = xp.concat([self.rows, other.rows], axis=1)
+        best = xp.argsort(-scores, axis=1, stable=True)[:, :count]
+        return Shortlist(*(xp.take_along_axis(part, best, axis=1) for part in (scores, rows)))
+
+
+class InnerProductIndex:
+    """Vectors (n, D) prepared for a float32 inner-product search.
+
+    Parameters
+    ----------
+    vectors : (n, D) array
+    names : (n,) integer array, the numbers that searches return, and that order equals; by default
+        the places of the vectors
+    """
+
+    def __init__(self, vectors: Array, names: Array | None = None) -> None:
         xp = namespace(vectors)
         self.radius = float(xp.max(xp.sqrt(row_dot(vectors, vectors)))) or 1.0
         self.vectors = xp.astype(vectors / self.radius, xp.float64)
         self.vectors32 = xp.astype(self.vectors, xp.float32)
+        self.names = names
+        self._spans = [slice(0, len(vectors))]
+        #: The largest norm in units of the radius; vectors that were added may be longer.
+        self.longest = 1.0
 
     def __len__(self) -> int:
-        return len(self.vectors)
+        return sum(span.stop - span.start for span in self._spans)
+
+    def part(self, *spans: slice) -> "InnerProductIndex":
+        """Some stretches of the vectors, not copied."""
+        found = copy(self)
+        found._spans = [span for span in spans if span.stop > span.start]
+        return found
+
+    def extended(self, vectors: Array) -> Self:
+        """Another index, with more vectors (r, D) behind those of this one."""
+        xp, grown = namespace(vectors), copy(self)
+        more = xp.astype(vectors / self.radius, xp.float64)
+        grown.vectors = appended(self.vectors, more)
+        grown.vectors32 = appended(self.vectors32, xp.astype(more, xp.float32))
+        grown._spans = [slice(0, len(grown.vectors))]
+        grown.longest = max(self.longest, float(xp.max(xp.sqrt(row_dot(more, more)))))
+        return grown
+
+    def without(self, rows: np.ndarray) -> Self:
+        """Another index, without some of the vectors."""
+        rest = copy(self)
+        rest.vectors, rest.vectors32 = (
+            without_rows(part, rows) for part in (self.vectors, self.vectors32)
+        )
+        rest._spans = [slice(0, len(rest.vectors))]
+        return rest
 
     def search(
         self,
@@ -85,6 +147,7 @@ class InnerProductIndex:
         n_neighbors: int,
         distances: PairwiseDistances,
         own: Array | None = None,
+        known: Shortlist | None = None,
     ) -> tuple[Array, Array]:
         """Squared distances and indices of the nearest of each query, nearest first.
 
@@ -94,9 +157,10 @@ class InnerProductIndex:
         n_neighbors : int, at most ``len(self)`` (less one with ``own``)
         distances : exact squared distances between query rows and index rows
         own : (q,) integer array; query i is index row own[i], and that row is left out
+        known : ``shortlist`` for these queries, at least ``n_candidates`` of them or all
         """
         xp, k = namespace(queries), n_neighbors
-        proposal = self._propose(queries, k, own)
+        proposal = self._propose(queries, k, own, known)
         rows = xp.arange(len(queries), device=device(queries))
         nearest = proposal.candidates[:, :k]
         d2, nearest = sorted_prefix(distances(rows, nearest), nearest, k)
@@ -121,31 +185,58 @@ class InnerProductIndex:
             nearest[unproven] = measured[1]
         return nearest
 
-    def _propose(self, queries: Array, k: int, own: Array | None) -> "_Proposal":
-        """Candidates by float32 scores, largest first; the query itself comes last."""
+    def shortlist(self, queries: Array, count: int, own: Array | None = None) -> Shortlist:
+        """So many rows with the largest float32 scores, or all.
+
+        Parameters
+        ----------
+        queries, own : as in ``search``
+        count : at least ``n_candidates``, for a search that knows them
+        """
         xp = namespace(queries)
-        k_all = k if own is None else k + 1
-        norms = xp.sqrt(row_dot(queries, queries))
-        norms = xp.where(norms == 0, xp.ones_like(norms), norms)
-        units = queries / norms[:, None]
-        scores, candidates = largest_inner_products(
-            xp.astype(units, xp.float32), self.vectors32, min(len(self), k_all + _SPARE_CANDIDATES)
+        found = self._largest(xp.astype(_unit_rows(queries)[0], xp.float32), count)
+        if own is None:
+            return found
+        is_own = found.rows == own[:, None]
+        scores = xp.where(is_own, xp.full_like(found.scores, -xp.inf), found.scores)
+        last = xp.argsort(xp.astype(is_own, xp.int8), axis=1, stable=True)
+        return Shortlist(*(xp.take_along_axis(x, last, axis=1) for x in (scores, found.rows)))
+
+    def _largest(self, units: Array, count: int) -> Shortlist:
+        """The largest float32 scores, largest first."""
+        xp, place, shape = namespace(units), device(units), (len(units), 0)
+        found = Shortlist(
+            xp.empty(shape, dtype=xp.float32, device=place),
+            xp.empty(shape, dtype=xp.int64, device=place),
         )
-        if own is not None:
-            is_own = candidates == own[:, None]
-            scores = xp.where(is_own, xp.full_like(scores, -xp.inf), scores)
-            last = xp.argsort(xp.astype(is_own, xp.int8), axis=1, stable=True)
-            scores, candidates = (
-                xp.take_along_axis(part, last, axis=1) for part in (scores, candidates)
-            )
+        for span in self._spans:
+            size = min(span.stop - span.start, count)
+            scores, places = largest_inner_products(units, self.vectors32[span], size)
+            more = Shortlist(scores, self._names(places + span.start))
+            found = found.joined_with(more, count) if found.rows.shape[1] else more
+        return found
+
+    def _names(self, places: Array) -> Array:
+        return places if self.names is None else self.names[places]
+
+    def _propose(
+        self, queries: Array, k: int, own: Array | None, known: Shortlist | None = None
+    ) -> "_Proposal":
+        """The shortlist, and for which queries its scores prove which rows are the nearest."""
+        xp = namespace(queries)
+        units, norms = _unit_rows(queries)
+        if known is None:
+            known = self.shortlist(queries, n_candidates(k, own is not None), own)
+        scores, rows = known
         # |float32 score - score| <= (D + 3) u |q| |v|, for the last neighbour and for an outsider,
         # and for both factors of every product if products are computed in a shorter format.
         bound = 2 * (queries.shape[1] + 3) * _ROUNDOFF_32 + 5 * lost_in_products(queries)
-        if candidates.shape[1] > k:
+        bound = bound * self.longest
+        if rows.shape[1] > k:
             proven = scores[:, k - 1] - scores[:, k] > bound
         else:
             proven = xp.zeros(len(queries), dtype=xp.bool, device=device(queries))
-        return _Proposal(candidates, proven, units, bound * norms * self.radius)
+        return _Proposal(rows, proven, units, bound * norms * self.radius)
 
     def _measure(
         self,
@@ -188,17 +279,22 @@ class InnerProductIndex:
             scores = xp.concat([largest, units @ self.vectors[columns].T], axis=1)
             largest = xp.take_along_axis(scores, largest_of_rows(scores, k), axis=1)
         # Lowered by the rounding of the k-th largest score and of an outsider's.
-        threshold = xp.min(largest, axis=1) - 4 * (units.shape[1] + 3) * _ROUNDOFF_64
+        rounding = 4 * (units.shape[1] + 3) * _ROUNDOFF_64 * self.longest
+        threshold = xp.min(largest, axis=1) - rounding
         rows, members = [], []
         for columns in self._column_blocks():
             above = xp.nonzero(units @ self.vectors[columns].T >= threshold[:, None])
             rows.append(above[0])
-            members.append(above[1] + columns.start)
+            members.append(self._names(above[1] + columns.start))
         all_rows, all_members = xp.concat(rows), xp.concat(members)
         return [all_members[all_rows == row] for row in range(len(units))]
 
     def _column_blocks(self) -> list[slice]:
-        return slices(len(self), _COLUMN_BLOCK)
+        return [
+            slice(span.start + block.start, span.start + block.stop)
+            for span in self._spans
+            for block in slices(span.stop - span.start, _COLUMN_BLOCK)
+        ]
 
 
 class _Proposal(NamedTuple):
@@ -210,22 +306,65 @@ class _Proposal(NamedTuple):
     bound: Array  # (q,) the rounding error of a difference of two distances
 
 
+def n_candidates(n_neighbors: int, with_own: bool = False) -> int:
+    """How many rows have to be proposed to prove which the nearest are, in nearly all cases.
+
+    Parameters
+    ----------
+    n_neighbors : how many are wanted
+    with_own : whether the query may be proposed as well
+    """
+    return n_neighbors + with_own + _SPARE_CANDIDATES
+
+
+def _unit_rows(queries: Array) -> tuple[Array, Array]:
+    """Queries of unit length, and their lengths; one for zero."""
+    xp = namespace(queries)
+    norms = xp.sqrt(row_dot(queries, queries))
+    norms = xp.where(norms == 0, xp.ones_like(norms), norms)
+    return queries / norms[:, None], norms
+
+
 def largest_inner_products(queries: Array, vectors: Array, k: int) -> tuple[Array, Array]:
     """The largest float32 inner products and their indices, (q, k) both, largest first."""
-    if not is_tensor(queries):
+    if not is_tensor(queries) and _worth_faiss(len(queries), *vectors.shape):
         with suppress(ImportError):
             import faiss
 
             queries, vectors = np.ascontiguousarray(queries), np.ascontiguousarray(vectors)
             return faiss.knn(queries, vectors, int(k), metric=faiss.METRIC_INNER_PRODUCT)
+    if halves_pay(queries, vectors):
+        per_query = max(len(vectors), n_proposals(k, len(vectors)) * queries.shape[1])
+        blocks = row_blocks(len(queries), per_query, vectors)
+        return largest_by_halves(
+            queries, vectors, k, blocks, lambda some: _largest_in_blocks(some, vectors, k)
+        )
+    return _largest_in_blocks(queries, vectors, k)
+
+
+def _largest_in_blocks(queries: Array, vectors: Array, k: int) -> tuple[Array, Array]:
     xp, place, shape = namespace(queries), device(queries), (len(queries), k)
     scores = xp.empty(shape, dtype=queries.dtype, device=place)
     indices = xp.empty(shape, dtype=xp.int64, device=place)
-    for block in row_blocks(len(queries), len(vectors), vectors):
+
+    def fill(block: slice) -> None:
         products = queries[block] @ vectors.T
         indices[block] = largest_of_rows(products, k)
         scores[block] = xp.take_along_axis(products, indices[block], axis=1)
+
+    if is_tensor(queries):
+        SERIAL.map(fill, row_blocks(len(queries), len(vectors), vectors))
+        return scores, indices
+    in_cache = max(1, _CACHED_ELEMENTS // len(vectors))
+    blocks = slices(len(queries), min(in_cache, rows_per_block(len(vectors))))
+    with thread_team() if len(blocks) > 1 else nullcontext(SERIAL) as team:
+        team.map(fill, blocks)
     return scores, indices
+
+
+def _worth_faiss(n_queries: int, n_rows: int, n_columns: int) -> bool:
+    many = n_rows > _FEW_ROWS or n_columns > _FEW_COLUMNS
+    return many and n_queries * n_rows > _FEW_PRODUCTS
 
 
 def rows_per_block(elements_per_row: int, on: Array = None) -> int:

@@ -150,6 +150,24 @@ def phases_of(xp: Any, tol: float, single: bool) -> list[tuple[Any, float]]:
     return [*first, (xp.float64, tol)]
 
 
+def best_size(
+    value_at: Callable[[float], tuple[float, Any]], n_triplets: float
+) -> tuple[float, Any]:
+    """The best of the sizes 1/2, 1/4, 1/8, ...: the gammas of data in large units are tiny.
+
+    ``value_at`` maps a size to the objective, and to details that are returned for the best size.
+    ``n_triplets`` is their number, or their total weight.
+    """
+    size = 0.5
+    value, details = value_at(size)
+    while value > 0.0 or n_triplets * size > 1e-3:
+        next_value, next_details = value_at(0.5 * size)
+        if next_value >= value:
+            break
+        size, value, details = 0.5 * size, next_value, next_details
+    return size, details
+
+
 class Monitor:
     """Keeps the history of one run and decides when it ends."""
 

@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from plml.backend.arrays import Array, fetch, like, namespace, row_dot
+from plml.backend.arrays import Array, beyond, downhill, fetch, like, namespace, row_dot
+from plml.backend.graphs import Repeated
 from plml.backend.threads import ThreadTeam
 from plml.solvers.problem import (
     NO_SOLVER_CHECKPOINT,
@@ -58,20 +59,20 @@ def accelerated(
     """
     monitor = Monitor(tol, callback, checkpoint)
     state = _Accelerated(problem, x0, monitor.saved)
-    value, gap = state.value_and_gap()
+    value, gap = state.certified()
     stop = bool(not monitor.saved and monitor.done(0, value, gap))
     while not stop and state.iteration < max_iter:
-        state.advance()
-        if state.iteration % CHECK_EVERY == 0 or state.iteration == max_iter:
-            value, gap = state.value_and_gap()
-            stop = monitor.done(state.iteration, value, gap, state.to_save)
+        left = CHECK_EVERY - state.iteration % CHECK_EVERY
+        value, gap = state.advance(min(left, max_iter - state.iteration))
+        stop = monitor.done(state.iteration, value, gap, state.to_save)
     return monitor.solution(state.x, value, gap, state.iteration)
 
 
 class _Accelerated:
     """The arrays that one iteration hands to the next, from x0 or from those that were saved.
 
-    They and Nesterov's t stay where x0 is: no iteration waits for the host.
+    They and Nesterov's t stay where x0 is, and where they are: no iteration waits for the host,
+    and a GPU is sent all iterations between two certificates at once.
     """
 
     def __init__(self, problem: RowQuadratic, x0: Array, saved: State) -> None:
@@ -79,6 +80,7 @@ class _Accelerated:
         self.problem = problem
         self.iteration = int(saved.get("iteration", 0))
         self._moved = xp.empty_like(x0)
+        self._round = Repeated(lambda: self._iterate(CHECK_EVERY), x0)
         if saved:
             arrays = (like(saved[name], x0, x0.dtype) for name in _STATE)
             self.x, self.y, self.Hx, self.Hy, self.hint, self.t = arrays
@@ -92,45 +94,56 @@ class _Accelerated:
         """The state by name."""
         return {"iteration": self.iteration, **{name: getattr(self, name) for name in _STATE}}
 
-    def value_and_gap(self) -> list[float]:
+    def certified(self) -> list[float]:
         """The objective at x and its relative gap."""
-        return fetch(*self.problem.value_and_gap(self.x, self.Hx))
+        self._certify()
+        return fetch(self._value, self._gap)
 
-    def advance(self) -> None:
+    def advance(self, n: int) -> list[float]:
+        """Take n iterations; return the objective at the last x with its relative gap."""
+        if n == CHECK_EVERY:
+            self._round()
+        else:
+            self._iterate(n)
+        self.iteration += n
+        return fetch(self._value, self._gap)
+
+    def _iterate(self, n: int) -> None:
+        for _ in range(n):
+            self._once()
+        self._certify()
+
+    def _certify(self) -> None:
+        self._value, self._gap = self.problem.value_and_gap(self.x, self.Hx)
+
+    def _once(self) -> None:
         """One iteration; t and the momentum start afresh if the momentum points uphill."""
         team, blocks, xp = self.problem.team, self.problem.blocks, namespace(self.t)
         uphill = sum(team.map(self._step, blocks)) > 0.0
         one = xp.ones_like(self.t)
         before = xp.where(uphill, one, self.t)
-        self.t = xp.where(uphill, one, 0.5 * (1.0 + xp.sqrt(1.0 + 4.0 * self.t * self.t)))
+        self.t[...] = xp.where(uphill, one, 0.5 * (1.0 + xp.sqrt(1.0 + 4.0 * self.t * self.t)))
         momentum = (before - 1.0) / self.t
         team.map(lambda rows: self._extrapolate(rows, momentum), blocks)
-        self.iteration += 1
 
     def _multiply(self, rows: slice) -> None:
         self.Hx[rows] = self.problem.product(self.x, rows)
 
     def _step(self, rows: slice) -> Array:
         """Move some rows from y down the gradient; return how far the momentum points uphill."""
-        problem, y, move = self.problem, self.y[rows], self._moved[rows]
-        gradient = self.Hy[rows] * 2.0
-        gradient += problem.linear[rows]
-        gradient /= problem.metric[rows]
-        new = problem.project_rows(y - gradient, self.hint[rows])
+        problem, x, y, move = self.problem, self.x[rows], self.y[rows], self._moved[rows]
+        metric = problem.metric[rows]
+        new = problem.project_rows(
+            downhill(y, self.Hy[rows], problem.linear[rows], metric), self.hint[rows]
+        )
         move[...] = new
-        move -= self.x[rows]
-        self.x[rows] = new
-        return namespace(new).sum(problem.metric[rows, 0] * row_dot(y - new, move))
+        move -= x
+        x[...] = new
+        return namespace(new).sum(metric[:, 0] * row_dot(y - new, move))
 
     def _extrapolate(self, rows: slice, momentum: Array) -> None:
         """Move some rows of y beyond x by the momentum; H y follows without a product."""
         product = self.problem.product(self.x, rows)
-        move = self._moved[rows]
-        move *= momentum
-        move += self.x[rows]
-        self.y[rows] = move
-        change = product - self.Hx[rows]
-        change *= momentum
-        change += product
-        self.Hy[rows] = change
+        beyond(self.x[rows], self._moved[rows], momentum, out=self.y[rows])
+        beyond(product, product - self.Hx[rows], momentum, out=self.Hy[rows])
         self.Hx[rows] = product

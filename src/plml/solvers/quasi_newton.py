@@ -15,6 +15,7 @@ import numpy as np
 
 from plml.backend.arrays import Array, device, dot, fetch, like, namespace, share_of_memory
 from plml.backend.threads import slices
+from plml.ops.projections import project_box
 from plml.solvers.problem import (
     NO_SOLVER_CHECKPOINT,
     Callback,
@@ -33,13 +34,15 @@ _SUFFICIENT_DECREASE = 1e-4
 _SHORTEST_STEP = 1e-10
 #: Share of the box that counts as near a bound.
 _NEAR = 1e-3
+#: A lower bound, and one upper bound for all coordinates or an array of them.
+Bounds = tuple[float, Any]
 
 
 def projected_lbfgs(
     problem: Problem,
     x0: np.ndarray,
     *,
-    bounds: tuple[float, float],
+    bounds: Bounds,
     single: bool = False,
     evaluation: Evaluation | None = None,
     **options: Any,
@@ -50,7 +53,7 @@ def projected_lbfgs(
     ----------
     problem : Problem whose feasible set is the box ``bounds``
     x0 : (n,) array in the box
-    bounds : the same lower and upper bound for every coordinate
+    bounds : the lower bound of every coordinate, and the upper one: a number, or one for each
     single : keep the steps and the changes of the gradient in float32
     evaluation : that of x0, if it is known
     options : of ``minimize_box``
@@ -83,7 +86,7 @@ class Trial(NamedTuple):
 class BoxOracle(Protocol):
     """What the method does with vectors, wherever they are: only a few numbers come back."""
 
-    width: float  # of the box
+    width: float  # of the box, where it is widest
 
     @property
     def n_remembered(self) -> int:
@@ -259,14 +262,15 @@ class ArrayOracle(BoxOracle):
         self,
         problem: Problem,
         x0: Array,
-        bounds: tuple[float, float],
+        bounds: Bounds,
         single: bool,
         evaluation: Evaluation | None,
     ) -> None:
         xp = namespace(x0)
         self.problem = problem
         self.bounds = bounds
-        self.width = bounds[1] - bounds[0]
+        lower, upper = bounds
+        self.width = (upper if isinstance(upper, float) else float(xp.max(upper))) - lower
         self._memory = Memory(x0, xp.float32 if single else xp.float64)
         self._first = x0, evaluation
         #: The iterate of the last trial, and the direction from it.
@@ -293,7 +297,7 @@ class ArrayOracle(BoxOracle):
         if self._direction is None or self._direction[0] is not iterate:
             inside = self._memory.direction(iterate.gram, iterate.free)
             self._direction = iterate, xp.where(iterate.free, inside, -iterate.gradient)
-        x = xp.clip(iterate.x + step * self._direction[1], *self.bounds)
+        x = in_box(iterate.x + step * self._direction[1], self.bounds)
         new = self.problem.evaluate(x)
         return Trial(x, new, *fetch(new.value, dot(iterate.gradient, x - iterate.x)))
 
@@ -317,15 +321,19 @@ class ArrayOracle(BoxOracle):
         return Iterate(x, evaluation, gradient, free, *fetch(*on_device))
 
 
-def how_far(x: Array, gradient: Array, bounds: tuple[float, float]) -> Array:
+def in_box(x: Array, bounds: Bounds) -> Array:
+    """The nearest point of the box."""
+    lower, upper = bounds
+    return project_box(x, upper, lower)
+
+
+def how_far(x: Array, gradient: Array, bounds: Bounds) -> Array:
     """The longest coordinate of a projected gradient step: zero at a solution."""
     xp = namespace(x)
-    return xp.max(xp.abs(x - xp.clip(x - gradient, *bounds)))
+    return xp.max(xp.abs(x - in_box(x - gradient, bounds)))
 
 
-def free_coordinates(
-    x: Array, gradient: Array, bounds: tuple[float, float], distance: Any
-) -> Array:
+def free_coordinates(x: Array, gradient: Array, bounds: Bounds, distance: Any) -> Array:
     """Where x is not near a bound, or not pushed outwards; near is within ``distance``.
 
     A coordinate near a bound counts as at it: otherwise ever shorter steps would end before it.

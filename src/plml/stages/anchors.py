@@ -4,7 +4,6 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -23,58 +22,93 @@ class Anchors(NamedTuple):
 
 
 def kmeans_anchors(
-    X: Array, n_bases: int, random_state: int | np.random.RandomState | None
+    X: Array,
+    n_bases: int,
+    random_state: int | np.random.RandomState | None,
+    sample_weight: np.ndarray | None = None,
 ) -> Anchors:
     """U, the means of at most ``n_bases`` k-means clusters of (n, d) rows, none of them empty.
 
-    There are fewer of them if the data have fewer distinct rows.
+    There are fewer of them if the data have fewer distinct rows. With (n,) sample weights a row
+    counts as so many.
     """
     n_clusters = min(n_bases, len(X))
     if is_tensor(X):
-        start = _spread_out(X, n_clusters, check_random_state(random_state))
-        centers, labels, n_iter = _lloyd(X, start)
+        weights = None if sample_weight is None else like(sample_weight, X)
+        start = _spread_out(X, n_clusters, check_random_state(random_state), weights)
+        centers, labels, n_iter = _lloyd(X, start, weights)
     else:
+        from sklearn.cluster import KMeans  # with a dozen modules that nothing else needs
+
         with warnings.catch_warnings():
             # The estimator has a warning of its own.
             warnings.filterwarnings("ignore", "Number of distinct clusters", ConvergenceWarning)
             # In float64, so that the anchors do not depend on where they are computed.
-            kmeans = KMeans(n_clusters, random_state=random_state).fit(X.astype(np.float64))
+            kmeans = KMeans(n_clusters, random_state=random_state)
+            kmeans.fit(X.astype(np.float64), sample_weight=sample_weight)
         centers, labels = kmeans.cluster_centers_.astype(X.dtype), kmeans.labels_
         n_iter = kmeans.n_iter_
+    return _in_use(centers, labels, n_iter)
+
+
+def kept_anchors(X: Array, anchors: np.ndarray) -> Anchors:
+    """Anchors of an earlier fit to most of the rows, with the clusters that they make of these.
+
+    An anchor that is the nearest one of no row is left out.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    anchors : (m, d) array
+    """
+    xp, centers = namespace(X), like(anchors, X, X.dtype)
+    labels = on_host(xp.argmin(squared_distances_to(X, centers), axis=1))
+    return _in_use(centers, labels, 0)
+
+
+def _in_use(centers: Array, labels: np.ndarray, n_iter: int) -> Anchors:
+    """Clusters that have members."""
     used, labels = np.unique(labels, return_inverse=True)
-    return Anchors(centers[like(used, X)], labels, n_iter)
+    return Anchors(centers[like(used, centers)], labels, n_iter)
 
 
-def _spread_out(X: Array, n_clusters: int, rng: np.random.RandomState) -> Array:
+def _spread_out(
+    X: Array, n_clusters: int, rng: np.random.RandomState, weights: Array | None
+) -> Array:
     """The greedy k-means++ start, with the random numbers in scikit-learn's order, so that a GPU
     starts where scikit-learn's ``KMeans`` does.
     """
     xp = namespace(X)
     n = len(X)
     n_trials = 2 + int(np.log(n_clusters))  # of which the best is taken
-    chosen = [int(rng.choice(n, p=np.full(n, 1.0 / n)))]
+    odds = np.full(n, 1.0 / n) if weights is None else on_host(weights / xp.sum(weights))
+    chosen = [int(rng.choice(n, p=odds))]
     closest = squared_distances_to(X, X[chosen[-1]][None])[:, 0]
     for _ in range(1, n_clusters):
-        potential = float(xp.sum(closest))
-        targets = like(rng.uniform(size=n_trials) * potential, closest)
-        trials = xp.searchsorted(xp.cumulative_sum(closest), targets)
+        counted = closest if weights is None else weights * closest
+        targets = like(rng.uniform(size=n_trials) * float(xp.sum(counted)), closest)
+        trials = xp.searchsorted(xp.cumulative_sum(counted), targets)
         trials = xp.clip(trials, None, n - 1)
         shrunk = xp.minimum(closest[:, None], squared_distances_to(X, X[trials]))
-        best = int(xp.argmin(xp.sum(shrunk, axis=0)))
+        counted = shrunk if weights is None else weights[:, None] * shrunk
+        best = int(xp.argmin(xp.sum(counted, axis=0)))
         chosen.append(int(trials[best]))
         closest = shrunk[:, best]
     return X[like(np.array(chosen), X)]
 
 
-def _cluster_means(X: Array, labels: Array, centers: Array) -> Array:
+def _cluster_means(X: Array, labels: Array, centers: Array, weights: Array | None) -> Array:
     """The means of the clusters; an empty one stays where it is."""
     xp = namespace(X)
     members = xp.astype(labels[:, None] == like(np.arange(len(centers)), X)[None], xp.float64)
+    if weights is not None:
+        members = weights[:, None] * members
     counts = xp.sum(members, axis=0)[:, None]
-    return xp.where(counts > 0, members.T @ X / xp.clip(counts, 1.0, None), centers)
+    safe = xp.where(counts > 0, counts, xp.ones_like(counts))
+    return xp.where(counts > 0, members.T @ X / safe, centers)
 
 
-def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray, int]:
+def _lloyd(X: Array, centers: Array, weights: Array | None) -> tuple[Array, np.ndarray, int]:
     """Lloyd's iteration, stopped as scikit-learn's ``KMeans`` stops it."""
     xp = namespace(X)
     X64 = xp.astype(X, xp.float64)
@@ -87,13 +121,40 @@ def _lloyd(X: Array, centers: Array) -> tuple[Array, np.ndarray, int]:
         labels = xp.argmin(squared_distances_to(X64, centers), axis=1)
         if previous is not None and bool(xp.all(labels == previous)):
             break
-        moved = _cluster_means(X64, labels, centers)
+        moved = _cluster_means(X64, labels, centers, weights)
         shift = float(xp.sum((moved - centers) ** 2))
         centers = moved
         if shift <= enough:
             labels = xp.argmin(squared_distances_to(X64, centers), axis=1)
             break
     return xp.astype(centers, X.dtype), on_host(labels), n_iter
+
+
+def anchors_without(
+    anchors: np.ndarray, X: np.ndarray, gone: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Anchors (m, d) after some rows have gone: those of their clusters are the means of the rest.
+
+    Where nothing is left of a cluster, its anchor moves to the nearest of the other rows.
+
+    Parameters
+    ----------
+    anchors : of all rows
+    X : (n, d) the rows that stay
+    gone : (r, d) the rows that do not
+    weights : (n,) how often each row counts that stays, once by default
+    """
+    center, result = anchors.mean(axis=0, dtype=np.float64), anchors.copy()
+    to_anchors = squared_distances_to(X - center, anchors - center)
+    labels = to_anchors.argmin(axis=1)
+    counts = np.ones(len(X)) if weights is None else weights
+    for b in np.unique(squared_distances_to(gone - center, anchors - center).argmin(axis=1)):
+        members = labels == b
+        if members.any():
+            result[b] = np.average(X[members].astype(np.float64), axis=0, weights=counts[members])
+        else:
+            result[b] = X[to_anchors[:, b].argmin()]
+    return result
 
 
 def squared_distances_to(X: Array, centers: Array) -> Array:

@@ -74,6 +74,23 @@ def query_similarity(
     return sparse.csr_array((similarity.ravel(), (rows, columns.ravel())), shape=shape)
 
 
+def weighted_edges(
+    S: sparse.csr_array, rows: np.ndarray | None, columns: np.ndarray | None
+) -> sparse.csr_array:
+    """v_i S_ij v_j: an edge counts once for every pair of rows that its ends stand for.
+
+    Parameters
+    ----------
+    S : (q, n) sparse array
+    rows, columns : (q,) and (n,) sample weights, or None where all are one
+    """
+    if rows is not None:
+        S = sparse.diags_array(rows) @ S
+    if columns is not None:
+        S = S @ sparse.diags_array(columns)
+    return S.tocsr()
+
+
 def graph_laplacian(S: sparse.csr_array) -> sparse.csr_array:
     """L = D - S with D_ii = sum_k S_ik."""
     degrees = np.asarray(S.sum(axis=1)).ravel()

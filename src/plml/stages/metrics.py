@@ -41,6 +41,7 @@ from plml.solvers.problem import (
     Evaluation,
     Iteration,
     Solution,
+    best_size,
     counting_on,
     phases_of,
 )
@@ -71,7 +72,8 @@ class MetricsDual:
     with d_i the distance under M_i = sum_b W_ib M_b. Written over pairs: -K_b is the scatter of
     the pair coefficients s_ij = -(alpha_2 + sum_k gamma_ijk) and s_ik = sum_j gamma_ijk.
 
-    With a ``center`` the penalty is alpha_1 sum_b ||M_b - center_b||_F^2, a proximal step.
+    With a ``center`` the penalty is alpha_1 sum_b ||M_b - center_b||_F^2, a proximal step. With
+    sample weights v, 0 <= gamma_ijk <= v_i, ``upper``, and s_ij = -(alpha_2 v_i + sum_k gamma_ijk).
 
     Parameters
     ----------
@@ -79,6 +81,7 @@ class MetricsDual:
     triplets : Triplets
     regularization, pull : alpha_1, alpha_2
     center : (m, d, d) array of positive semidefinite matrices; zero by default
+    sample_weight : (n,) array, one by default
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class MetricsDual:
         regularization: float,
         pull: float,
         center: Array | None = None,
+        sample_weight: Array | None = None,
     ) -> None:
         xp, place = namespace(pairs.X), device(pairs.X)
         m, d, n_pairs = pairs.n_bases, pairs.X.shape[1], len(triplets.pairs)
@@ -99,16 +103,20 @@ class MetricsDual:
         self.regularization = regularization
         self.pull = pull
         self.exact = True
-        self._target, self._impostor = (
-            like(ends, pairs.X) for ends in (triplets.target, triplets.impostor)
-        )
+        ends = triplets.target, triplets.impostor
+        self._target, self._impostor = (like(end, pairs.X) for end in ends)
         is_target = xp.arange(n_pairs, device=place) < triplets.n_target_pairs
-        self._is_target = xp.astype(is_target, xp.float64)
+        self._pulled = xp.astype(is_target, xp.float64)
+        self.upper: Any = 1.0
+        if sample_weight is not None:
+            first = like(np.ascontiguousarray(triplets.pairs[:, 0]), pairs.X)
+            of_pairs = like(sample_weight, pairs.X, xp.float64)[first]
+            self._pulled, self.upper = self._pulled * of_pairs, of_pairs[self._target]
 
     @cached_property
     def target_scatter(self) -> Array:
         """The scatter of the target pairs; the constant part of -K is -``pull`` times it."""
-        return self.pairs.scatter(self._is_target)
+        return self.pairs.scatter(self._pulled)
 
     def iterating(self, dtype: Any) -> "MetricsDual":
         """The same problem for the iterations of a solver, with products and projections as fast
@@ -124,13 +132,14 @@ class MetricsDual:
         return self.pairs.X.dtype
 
     def constant(self, value: float) -> Array:
-        """Gammas that are all equal to ``value``."""
-        xp, place = namespace(self.pairs.X), device(self.pairs.X)
-        return xp.full(len(self.triplets.target), value, dtype=xp.float64, device=place)
+        """Gammas that are all the same share ``value`` of their largest value."""
+        xp, X = namespace(self.pairs.X), self.pairs.X
+        share = xp.full(len(self.triplets.target), value, dtype=xp.float64, device=device(X))
+        return share * self.upper if self._is_weighted else share
 
     def project(self, gamma: Array) -> Array:
         """The nearest point of the box."""
-        return project_box(gamma)
+        return project_box(gamma, self.upper)
 
     def metrics(self, gamma: Array) -> Array:
         """M_b = (-K_b)_+ / (2 alpha_1), the optimality condition below equation 8."""
@@ -170,7 +179,7 @@ class MetricsDual:
         """(primal - dual) / primal at the metrics of gamma; the hinge losses are [-gradient]_+."""
         # sum_ij d_ij^2 = <M, A* 1_targets>: the distances themselves were not kept.
         M = evaluation.cache.matrices
-        primal = self._primal(M, _hinge(gradient), dot(M, self.target_scatter))
+        primal = self._primal(M, self._hinge(gradient), dot(M, self.target_scatter))
         return relative_gap(primal, -evaluation.value)
 
     def primal(self, M: Array | PsdMatrices) -> Array:
@@ -179,9 +188,9 @@ class MetricsDual:
 
     def losses(self, M: Array | PsdMatrices) -> tuple[Array, Array]:
         """The sum of the hinge losses, and that of the distances to targets."""
-        distances = self.pairs.distances(M)
-        pulled = total(distances[: self.triplets.n_target_pairs])
-        return _hinge(self._margins(distances) - 1.0), pulled
+        distances, n_targets = self.pairs.distances(M), self.triplets.n_target_pairs
+        hinge, near = self._hinge(self._margins(distances) - 1.0), distances[:n_targets]
+        return hinge, dot(near, self._pulled[:n_targets]) if self._is_weighted else total(near)
 
     def _primal(self, M: Array, hinge: Array, pulled: Array) -> Array:
         penalty = self.regularization * total((M - self.center) ** 2)
@@ -231,7 +240,7 @@ class MetricsDual:
 
     def _coefficients(self, gamma: Array) -> Array:
         """s_ij and s_ik of all pairs."""
-        return self._pushes(gamma) - self.pull * self._is_target
+        return self._pushes(gamma) - self.pull * self._pulled
 
     def _pushes(self, gamma: Array) -> Array:
         """How much the triplets push every pair apart, less how much they pull it together."""
@@ -242,9 +251,13 @@ class MetricsDual:
     def _margins(self, distances: Array) -> Array:
         return distances[self._impostor] - distances[self._target]
 
+    @property
+    def _is_weighted(self) -> bool:
+        return not isinstance(self.upper, float)
 
-def _hinge(slack: Array) -> Array:
-    return total(namespace(slack).clip(-slack, 0.0, None))
+    def _hinge(self, slack: Array) -> Array:
+        losses = namespace(slack).clip(-slack, 0.0, None)
+        return dot(losses, self.upper) if self._is_weighted else total(losses)
 
 
 class Metrics(NamedTuple):
@@ -277,6 +290,7 @@ def learn_metrics(
     max_iter: int,
     case_weights: Array | None = None,
     prior: Array | None = None,
+    sample_weight: Array | None = None,
     gamma: Array | None = None,
     callback: Callback | None = None,
     checkpoint: Checkpointer = NO_CHECKPOINT,
@@ -293,22 +307,24 @@ def learn_metrics(
     regularization, pull : alpha_1, alpha_2
     case_weights : (n, m') array; the metrics N of the cases then follow those of the queries
     prior : (d, d) array that the metric is drawn to; either side of two is drawn to its half
+    sample_weight : (n,) array, how often the terms of each row count
     gamma : (n_triplets,) array, a warm start
     """
     xp = namespace(X)
     # Distances do not depend on the origin; the mean keeps the products accurate.
     X = X - xp.astype(xp.mean(xp.astype(X, xp.float64), axis=0), X.dtype)
     with thread_team() as threads:
-        pairs = pair_operator(
-            xp.astype(X, xp.float64), weights, case_weights, triplets.pairs, threads
-        )
+        in_double = xp.astype(X, xp.float64)
+        pairs = pair_operator(in_double, weights, case_weights, triplets.pairs, threads)
         n_sides = 1 if case_weights is None else 2
         center = None if prior is None else xp.stack([prior / n_sides] * pairs.n_bases)
-        n_operations = X.shape[0] * pairs.n_bases * X.shape[1] ** 2
+        work, largest = len(X) * pairs.n_bases * X.shape[1] ** 2, float(xp.max(xp.abs(X)))
+        if sample_weight is not None:
+            largest *= float(xp.max(sample_weight)) ** 0.5  # of the terms of a scatter, its root
         return certified_metrics(
-            MetricsDual(pairs, triplets, regularization, pull, center),
+            MetricsDual(pairs, triplets, regularization, pull, center, sample_weight),
             partial(_minimize, solver=solver, checkpoint=checkpoint),
-            phases(xp, X.dtype, float(xp.max(xp.abs(X))), solver, tol, n_operations),
+            phases(xp, X.dtype, largest, solver, tol, work),
             X.dtype,
             gamma=gamma,
             tol=tol,
@@ -387,12 +403,15 @@ def _minimize(
     if solver == "fista":
         return checkpoint.solver(fista_name).run(fista, problem, zero, check_every=5, **options)
     single = precision == "float32"
-    start, evaluation = (gamma, None) if gamma is not None else _uniform_start(problem)
+    if gamma is None:
+        start, evaluation = _uniform_start(problem)
+    else:
+        start, evaluation = problem.project(gamma), None
     solution = checkpoint.solver(f"metrics by lbfgs in {precision}").run(
         projected_lbfgs,
         problem,
         start,
-        bounds=(0.0, 1.0),
+        bounds=(0.0, problem.upper),
         patience=PATIENCE if single else None,
         single=single,
         evaluation=evaluation,
@@ -412,16 +431,15 @@ def _certified(solution: Solution, tol: float, M: Array, primal: Array, value: A
     """The metrics M of a solution with their certificate, from primal and g(gamma)."""
     objective, value, gap = fetch(primal, value, relative_gap(primal, -value))
     n_iter = max(solution.n_iter, 1)
-    history = solution.history
-    if history:  # the last line describes what is returned
+    if history := solution.history:  # the last line describes what is returned
         history = (*history[:-1], history[-1]._replace(value=value, gap=gap))
-    stopped = solution.interrupted
-    return Metrics(M, solution.x, objective, gap, gap <= tol, n_iter, history, stopped)
+    known = objective, gap, gap <= tol, n_iter, history, solution.interrupted
+    return Metrics(M, solution.x, *known)
 
 
 def _uniform_start(problem: MetricsDual) -> tuple[Array, Evaluation]:
-    """The best of gamma = 1/2, 1/4, 1/8, ...; -K is linear in gamma, so one pass over the pairs
-    serves all of them.
+    """The best of gamma = 1/2, 1/4, 1/8, ... of its largest value; -K is linear in gamma, so one
+    pass over the pairs serves all of them.
     """
     ones = problem.constant(1.0)
     pushed, pulled = problem.triplet_scatter(ones), problem.pull * problem.target_scatter
@@ -431,20 +449,5 @@ def _uniform_start(problem: MetricsDual) -> tuple[Array, Evaluation]:
         evaluation = problem.evaluate_at(size * ones, metrics)
         return float(fetch(evaluation.value)[0]), evaluation
 
-    size, evaluation = best_size(value_at, len(ones))
+    size, evaluation = best_size(value_at, fetch(total(ones))[0])
     return size * ones, evaluation
-
-
-def best_size(value_at: Callable[[float], tuple[float, Any]], n_triplets: int) -> tuple[float, Any]:
-    """The best of the sizes 1/2, 1/4, 1/8, ...: the gammas of data in large units are tiny.
-
-    ``value_at`` maps a size to the objective, and to details that are returned for the best size.
-    """
-    size = 0.5
-    value, details = value_at(size)
-    while value > 0.0 or n_triplets * size > 1e-3:
-        next_value, next_details = value_at(0.5 * size)
-        if next_value >= value:
-            break
-        size, value, details = 0.5 * size, next_value, next_details
-    return size, details

@@ -1,37 +1,90 @@
 """Euclidean neighbours by exact search; ``approximate`` is for very many rows."""
 
+from collections.abc import Callable
+from copy import copy
 from importlib.util import find_spec
 from math import ceil, log2
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
 from plml.backend.arrays import Array, device, is_tensor, like, namespace, on_host, row_dot
 from plml.ops.distances import euclidean_pairs, rounding_of
+from plml.ops.growing import without_rows
 from plml.ops.hnsw import SPARE_CANDIDATES, NavigableGraph
-from plml.ops.topk import InnerProductIndex, Measured, PairwiseDistances, sorted_prefix
+from plml.ops.topk import (
+    InnerProductIndex,
+    Measured,
+    PairwiseDistances,
+    Shortlist,
+    n_candidates,
+    sorted_prefix,
+)
 
 
 class EuclideanIndex:
     """The rows of X, an (n, d) array, ready for exact search.
 
-    ||q - x||^2 = ||q||^2 - <(2q, -1), (x, ||x||^2)>, relative to the mean and in units that keep
-    the terms near one; the unit is a power of two, so that scaling a distance is exact.
+    ||q - x||^2 = ||q||^2 - <(2q, -1), (x, ||x||^2)>, relative to a center (the mean by default) and
+    in units that keep the terms near one; the unit is a power of two, so that scaling a distance is
+    exact.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    center : (d,) array
+    order : (n,) integer array, the order in which the index holds the rows
     """
 
-    def __init__(self, X: Array) -> None:
+    def __init__(self, X: Array, center: Array | None = None, order: Array | None = None) -> None:
         xp = namespace(X)
         self.X = X
-        self.center = xp.mean(xp.astype(X, xp.float64), axis=0)
+        self.center = xp.mean(xp.astype(X, xp.float64), axis=0) if center is None else center
         largest = float(xp.max(xp.abs(X - self.center)))
         self.unit = 2.0 ** ceil(log2(largest)) if largest > 0 else 1.0
-        centered = (X - self.center) / self.unit
-        squares = row_dot(centered, centered)[:, None]
-        self.index = InnerProductIndex(xp.concat([centered, squares], axis=1))
+        centered = ((X if order is None else X[order]) - self.center) / self.unit
+        self.index = InnerProductIndex(_with_squares(centered), order)
+        self._origin = self.center
 
-    def search(self, queries: Array, k: int, own: Array | None = None) -> tuple[Array, Array]:
+    def extended(self, X: Array) -> Self:
+        """Another index, of rows that begin with those of this one."""
+        grown = copy(self)
+        grown.X = X
+        new = (X[len(self.X) :] - self.center) / self.unit
+        grown.index = self.index.extended(_with_squares(new))
+        return grown
+
+    def without(self, rows: np.ndarray) -> Self:
+        """Another index, without some of the rows."""
+        rest = copy(self)
+        rest.X, rest.index = without_rows(self.X, rows), self.index.without(rows)
+        return rest
+
+    def part(self, origin: Array, *spans: slice) -> "EuclideanIndex":
+        """Some stretches of the rows in their order.
+
+        Parameters
+        ----------
+        origin : (d,) array, relative to which the coordinates of these rows are rounded
+        spans : the stretches
+        """
+        found = copy(self)
+        found.index, found._origin = self.index.part(*spans), origin
+        return found
+
+    def shortlist(self, queries: Array, count: int, own: Array | None = None) -> Shortlist:
+        """As in ``InnerProductIndex``."""
+        return self.index.shortlist(self._inner_products(queries, count)[0], count, own)
+
+    def search(
+        self,
+        queries: Array,
+        k: int,
+        own: Array | None = None,
+        known: Shortlist | None = None,
+    ) -> tuple[Array, Array]:
         """Squared distances and indices of the k nearest rows, as in ``InnerProductIndex``."""
-        squared, indices = self.index.search(*self._inner_products(queries, k), own)
+        squared, indices = self.index.search(*self._inner_products(queries, k), own, known)
         return squared * self.unit * self.unit, indices
 
     def nearest(self, queries: Array, k: int) -> Array:
@@ -46,9 +99,16 @@ class EuclideanIndex:
 
         def distances(rows: Array, columns: Array) -> Measured:
             squared = euclidean_pairs(queries[rows], self.X, columns) / self.unit / self.unit
-            return Measured(squared, rounding_of(squared, centered[rows]))
+            relative = (queries[rows] - self._origin) / self.unit
+            return Measured(squared, rounding_of(squared, relative))
 
         return vectors, k, distances
+
+
+def _with_squares(centered: Array) -> Array:
+    """(x, ||x||^2)."""
+    squares = row_dot(centered, centered)[:, None]
+    return namespace(centered).concat([centered, squares], axis=1)
 
 
 class ApproximateIndex:
@@ -57,6 +117,16 @@ class ApproximateIndex:
     def __init__(self, X: np.ndarray) -> None:
         self.X = X
         self._graph = NavigableGraph(X)
+
+    def extended(self, X: np.ndarray) -> Self:
+        """As in ``EuclideanIndex``."""
+        grown = copy(self)
+        grown.X, grown._graph = X, self._graph.extended(X[len(self.X) :])
+        return grown
+
+    def without(self, rows: np.ndarray) -> "ApproximateIndex":
+        """As in ``EuclideanIndex``; the graph is built again, so that no link leads to the rows."""
+        return ApproximateIndex(without_rows(self.X, rows))
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Squared distances and indices of k near rows, nearest first."""
@@ -119,34 +189,118 @@ class Neighbors(Protocol):
 
 
 class ExactNeighbors(Neighbors):
-    """Neighbours among the rows of X, (n, d), with class codes y, (n,), by exact search."""
+    """Neighbours among the rows of X, (n, d), with class codes y, (n,), by exact search.
+
+    All lists come from one pass over the distances, which the first of them starts. What the pass
+    found is kept until all three were asked for, and the lists as long as this object.
+    """
 
     def __init__(self, X: Array, y: np.ndarray) -> None:
         self.X = X
         self.groups = class_members(y)
         self.recall = dict.fromkeys(("graph", "targets", "impostors"), 1.0)
+        self._lists: dict[tuple[str, int], tuple[np.ndarray, ...]] = {}
+        self._sweep: ClassSweep | None = None
 
     def graph(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        squared, indices = (on_host(part) for part in euclidean_neighbors(self.X, k))
+        squared, indices = self._known("graph", min(k, len(self.X) - 1), self._nearest)
         return squared, indices
 
     def targets(self, k: int) -> np.ndarray:
-        result = np.full((len(self.X), k), -1, dtype=np.int64)
-        for members in self.groups:
-            found = on_host(euclidean_neighbors(self._rows(members), k)[1])
-            result[members, : found.shape[1]] = members[found]
-        return result
+        return self._known("targets", k, lambda sweep, k: (self._by_class(sweep, k, True),))[0]
 
     def impostors(self, k: int) -> np.ndarray:
+        return self._known("impostors", k, lambda sweep, k: (self._by_class(sweep, k, False),))[0]
+
+    def _known(
+        self,
+        purpose: str,
+        k: int,
+        find: Callable[["ClassSweep", int], tuple[np.ndarray, ...]],
+    ) -> tuple[np.ndarray, ...]:
+        if (purpose, k) not in self._lists:
+            if self._sweep is None:
+                self._sweep = ClassSweep(self.X, self.groups)
+            self._lists[purpose, k] = find(self._sweep, k)
+            if {name for name, _ in self._lists} == set(self.recall):
+                self._sweep = None
+        return self._lists[purpose, k]
+
+    def _nearest(self, sweep: "ClassSweep", k: int) -> tuple[np.ndarray, ...]:
+        if k < 1:
+            return np.empty((len(self.X), 0)), np.empty((len(self.X), 0), dtype=np.int64)
+        return tuple(on_host(part) for part in sweep.nearest(k))
+
+    def _by_class(self, sweep: "ClassSweep", k: int, own: bool) -> np.ndarray:
         result = np.full((len(self.X), k), -1, dtype=np.int64)
-        for members in self.groups:
-            others = all_but(members, len(self.X))
-            found = euclidean_neighbors(self._rows(others), k, self._rows(members))[1]
-            result[members, : found.shape[1]] = others[on_host(found)]
+        for number, members in enumerate(self.groups):
+            size = len(members) - 1 if own else len(self.X) - len(members)
+            if wanted := min(k, size):
+                found = sweep.nearest_of_class(number, wanted, own)
+                result[members, :wanted] = on_host(found)
         return result
 
-    def _rows(self, rows: np.ndarray) -> Array:
-        return self.X[like(rows, self.X)]
+
+#: So many neighbours a side are found at least, for the lists that come later.
+_LEAST_WANTED = 7
+
+
+class ClassSweep:
+    """One pass over the distances between rows: the nearest of the own class, and of the others.
+
+    The index holds the rows by class, so that a class is one stretch of it and the others are two.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    groups : row indices by class
+    """
+
+    def __init__(self, X: Array, groups: list[np.ndarray]) -> None:
+        xp = namespace(X)
+        self.X, self.groups = X, [like(members, X) for members in groups]
+        self._ends = np.cumsum([len(members) for members in groups])
+        self._means = [xp.mean(xp.astype(X[rows], xp.float64), axis=0) for rows in self.groups]
+        self._index = EuclideanIndex(X, order=xp.concat(self.groups))
+        self._known: dict[tuple[int, bool], Shortlist] = {}
+
+    def nearest(self, k: int) -> tuple[Array, Array]:
+        """Squared distances and indices of the k < n nearest of every row, without itself."""
+        xp, n, place = namespace(self.X), len(self.X), device(self.X)
+        width = min(n, n_candidates(k))
+        scores = xp.empty((n, width), dtype=xp.float32, device=place)
+        rows = xp.empty((n, width), dtype=xp.int64, device=place)
+        for number, members in enumerate(self.groups):
+            same, others = (self._shortlist(number, k, own) for own in (True, False))
+            scores[members], rows[members] = same.joined_with(others, width)
+        own = xp.arange(n, device=place)
+        return self._index.search(self.X, k, own, Shortlist(scores, rows))
+
+    def nearest_of_class(self, number: int, k: int, own: bool) -> Array:
+        """Indices of the k nearest of every row of a class, in the class or outside."""
+        members, known = self.groups[number], self._shortlist(number, k, own)
+        part, without = self._part(number, own), members if own else None
+        return part.search(self.X[members], k, without, known)[1]
+
+    def _shortlist(self, number: int, k: int, own: bool) -> Shortlist:
+        """For the rows of a class, in the class or outside; searched for if too few are known."""
+        count = n_candidates(max(k, _LEAST_WANTED), with_own=own)
+        part, known = self._part(number, own), self._known.get((number, own))
+        if known is None or known.rows.shape[1] < min(count, len(part.index)):
+            members = self.groups[number]
+            known = part.shortlist(self.X[members], count, members if own else None)
+            self._known[number, own] = known
+        return known
+
+    def _part(self, number: int, own: bool) -> EuclideanIndex:
+        """A class, or the rows outside."""
+        n, end, mean = len(self.X), int(self._ends[number]), self._means[number]
+        size = len(self.groups[number])
+        start = end - size
+        if own:
+            return self._index.part(mean, slice(start, end))
+        mean = (n * self._index.center - size * mean) / max(1, n - size)
+        return self._index.part(mean, slice(0, start), slice(end, n))
 
 
 def class_members(y: np.ndarray) -> list[np.ndarray]:

@@ -7,9 +7,16 @@ from sklearn.utils import check_random_state
 
 from plml.backend.arrays import Array, fetch, like, namespace
 from plml.solvers.problem import NO_CHECKPOINT, Callback, Checkpointer
-from plml.stages.anchors import kmeans_anchors
+from plml.stages.anchors import kept_anchors, kmeans_anchors
 from plml.stages.approximate import neighbors_of
-from plml.stages.graph import graph_laplacian, local_scales, n_nearest, similarity_graph
+from plml.stages.earlier import Earlier, starting_gamma
+from plml.stages.graph import (
+    graph_laplacian,
+    local_scales,
+    n_nearest,
+    similarity_graph,
+    weighted_edges,
+)
 from plml.stages.metrics import Metrics, learn_metrics
 from plml.stages.pipeline import Prepared, Settings, SmoothWeighting, Stages, Weights
 from plml.stages.priors import prior_metric
@@ -18,11 +25,25 @@ from plml.stages.weights import WeightProblem, learn_weights, row_terms
 
 
 class OneMachine(Stages):
-    """``Stages`` on one array of rows (n, d) with class codes (n,)."""
+    """``Stages`` on one array of rows (n, d) with class codes (n,), and weights (n,) or none.
 
-    def __init__(self, X: Array, y: np.ndarray, neighbor_search: str = "auto") -> None:
+    Where an earlier fit is known, both stages start from it, and its anchors are kept.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        y: np.ndarray,
+        neighbor_search: str = "auto",
+        sample_weight: np.ndarray | None = None,
+        earlier: Earlier | None = None,
+    ) -> None:
         self.X = X
         self.y = y
+        self.sample_weight = sample_weight
+        self.earlier = earlier
+        #: Those that stage 2 learned from, once they are found.
+        self.found: Triplets | None = None
         self.neighbors = neighbors_of(X, y, neighbor_search)
 
     @property
@@ -42,10 +63,14 @@ class OneMachine(Stages):
         self, n_bases: int, random_state: Any, checkpoint: Checkpointer
     ) -> tuple[Array, np.ndarray]:
         """Centers, and the cluster of every row."""
-        random = check_random_state(random_state)
-        centers, labels = checkpoint.arrays(
-            "anchors", lambda: kmeans_anchors(self.X, n_bases, random)[:2]
-        )
+        random, earlier = check_random_state(random_state), self.earlier
+
+        def found() -> tuple[Array, np.ndarray]:
+            if earlier is not None and earlier.has_anchors(n_bases):
+                return kept_anchors(self.X, earlier.anchors)[:2]
+            return kmeans_anchors(self.X, n_bases, random, self.sample_weight)[:2]
+
+        centers, labels = checkpoint.arrays("anchors", found)
         return like(centers, self.X), labels
 
     def weight_problem(
@@ -53,8 +78,10 @@ class OneMachine(Stages):
     ) -> WeightProblem:
         """The problem of equation 4."""
         S = similarity_graph(*graph, weighting.n_graph_neighbors)
+        S = weighted_edges(S, self.sample_weight, self.sample_weight)
         terms = row_terms(self.X, anchors, weighting.locality)
-        return WeightProblem(terms, anchors, weighting.smoothness, graph_laplacian(S))
+        laplacian, counted = graph_laplacian(S), self._counted()
+        return WeightProblem(terms, anchors, weighting.smoothness, laplacian, counted)
 
     def smooth_weights(
         self,
@@ -66,14 +93,16 @@ class OneMachine(Stages):
         checkpoint: Checkpointer,
     ) -> Weights:
         problem = self.weight_problem(graph, anchors[0], weighting)
-        learned = solved_weights(problem, self.X.dtype, settings, callback, checkpoint)
+        start = None if self.earlier is None else self.earlier.weights_for(len(anchors[0]))
+        learned = solved_weights(problem, self.X.dtype, settings, callback, checkpoint, start)
         return learned._replace(anchors=anchors[0], scales=local_scales(graph[0]))
 
     def triplets(self, n_targets: int, n_impostors: int, checkpoint: Checkpointer) -> Triplets:
         known = checkpoint.arrays(
             "triplets", lambda: neighbor_triplets(self.neighbors, n_targets, n_impostors)
         )
-        return Triplets(*known)._replace(n_target_pairs=int(known[1]))
+        self.found = Triplets(*known)._replace(n_target_pairs=int(known[1]))
+        return self.found
 
     def recall(self, checkpoint: Checkpointer) -> dict[str, float]:
         """As in ``Stages``; includes the searches before an interruption."""
@@ -92,7 +121,12 @@ class OneMachine(Stages):
         weights, triplets = prepared.weights.weights, prepared.triplets
         cases, prior = case_weights(settings.case_metrics, self.y, weights), None
         if settings.prior is not None:
-            prior = prior_metric(settings.prior, self.X, self.y, triplets)
+            weighted: dict[str, Any] = {"sample_weight": self.sample_weight}
+            prior = prior_metric(settings.prior, self.X, self.y, triplets, **weighted)
+        if gamma is None and self.earlier is not None and settings.solver != "fista":
+            anchors = prepared.weights.anchors
+            if anchors is None or self.earlier.has_anchors(len(anchors)):
+                gamma = starting_gamma(self.earlier, self.X, weights, cases, triplets)
         return learn_metrics(
             self.X,
             like(weights, self.X, self.X.dtype),
@@ -101,6 +135,7 @@ class OneMachine(Stages):
             settings.pull,
             case_weights=None if cases is None else like(cases, self.X, self.X.dtype),
             prior=prior,
+            sample_weight=self._counted(),
             solver=settings.solver,
             tol=settings.tol,
             max_iter=settings.max_iter,
@@ -108,6 +143,10 @@ class OneMachine(Stages):
             callback=callback,
             checkpoint=checkpoint,
         )
+
+    def _counted(self) -> Array | None:
+        """The sample weights where the rows are."""
+        return None if self.sample_weight is None else like(self.sample_weight, self.X)
 
 
 def case_weights(kind: str | None, y: np.ndarray, weights: Array) -> Array | None:
@@ -130,6 +169,7 @@ def solved_weights(
     settings: Settings,
     callback: Callback | None,
     checkpoint: Checkpointer = NO_CHECKPOINT,
+    start: np.ndarray | None = None,
 ) -> Weights:
     """Stage 1 by the settings; weights in a dtype, with the gap of exactly these."""
     solution = learn_weights(
@@ -137,6 +177,7 @@ def solved_weights(
         solver=settings.solver,
         tol=settings.tol,
         max_iter=settings.max_iter,
+        start=None if start is None else like(start, problem.B, problem.B.dtype),
         callback=callback,
         checkpoint=checkpoint,
     )

@@ -8,6 +8,7 @@ from plml.backend.arrays import no_autocast, working_memory
 from plml.backend.progress import plan, solver_stage, stage, work
 from plml.backend.threads import limit_threads
 from plml.solvers.problem import NO_CHECKPOINT, Callback, Checkpointer
+from plml.stages.earlier import Earlier
 
 
 def _unobserved(name: str, show: Callback) -> AbstractContextManager[Callback]:
@@ -24,6 +25,7 @@ class Run:
     n_jobs: int | None = None  # threads; None leaves their number as it is
     memory: float | None = None  # MiB for temporary arrays
     verbose: int = 0  # progress is shown if above zero
+    earlier: Earlier | None = None  # what an earlier fit left to start from
 
     def plan(self, seconds: Mapping[str, float]) -> None:
         """Announce the stages, and roughly how long each takes."""

@@ -12,6 +12,8 @@ with p_c(x) = x^T N_c x.
 """
 
 from collections.abc import Sequence
+from copy import copy
+from typing import Self
 
 import numpy as np
 
@@ -26,13 +28,12 @@ from plml.backend.arrays import (
     segment_sum,
 )
 from plml.ops.distances import case_pairs, euclidean_pairs, local_pairs, measured
+from plml.ops.growing import without_rows
 from plml.ops.hnsw import SPARE_CANDIDATES, NavigableGraph
 from plml.ops.reduction import EuclideanReduction
 from plml.ops.topk import InnerProductIndex, Measured, PairwiseDistances, row_blocks, sorted_prefix
 from plml.stages.neighbors import euclidean_neighbors
 
-#: One in this many eigenvectors makes the lower bound on distances under a query's own metric.
-_SHARE_OF_DIRECTIONS = 8
 #: A metric is zero up to rounding if its trace is this small, relative to the largest one.
 VANISHING = 1e-13
 
@@ -92,18 +93,21 @@ def _column_scales(vectors: Array, widths: tuple[int, ...]) -> Array:
 class LocalMetricIndex:
     """Training instances ready for exact search under the queries' local metrics.
 
-    ``squares`` are x_j^T M_b x_j relative to the mean of X, an (n, m) float64 array, if known.
+    Vectors are relative to a center, by default the mean of X. ``squares`` are x_j^T M_b x_j
+    relative to it, an (n, m) float64 array, if known.
     """
 
-    def __init__(self, X: Array, M: Array, squares: Array | None = None) -> None:
+    def __init__(
+        self, X: Array, M: Array, squares: Array | None = None, center: Array | None = None
+    ) -> None:
         xp = namespace(X)
         self.X = X
         self.M = M
-        self.center = xp.mean(xp.astype(X, xp.float64), axis=0)
+        self.center = xp.mean(xp.astype(X, xp.float64), axis=0) if center is None else center
         self._M64 = xp.astype(M, xp.float64)
         self._traces = xp.sum(xp.linalg.diagonal(self._M64), axis=1)
         if squares is None:
-            vectors = self._vectors()
+            vectors = self._vectors(slice(None))
         else:
             vectors = xp.concat([X - self.center, squares], axis=1)
         self._scales = _column_scales(vectors, self._widths())
@@ -113,8 +117,26 @@ class LocalMetricIndex:
         """How many columns of the vectors are of one kind."""
         return self.X.shape[1], len(self.M)
 
-    def _vectors(self) -> Array:
-        return index_vectors(self.X - self.center, self._M64)
+    def _vectors(self, rows: slice) -> Array:
+        return index_vectors(self.X[rows] - self.center, self._M64)
+
+    def extended(self, X: Array) -> Self:
+        """Another index, of instances that begin with those of this one."""
+        grown = copy(self)
+        grown.X = X
+        return grown._grown_by(slice(len(self.X), None))
+
+    def _grown_by(self, rows: slice) -> Self:
+        """With the vectors of new rows behind the others."""
+        self.index = self.index.extended(self._vectors(rows) / self._scales)
+        return self
+
+    def without(self, rows: np.ndarray, X: Array | None = None) -> Self:
+        """Another index, without some of the instances; X are those that stay, if known."""
+        rest = copy(self)
+        rest.X = without_rows(self.X, rows) if X is None else X
+        rest.index = self.index.without(rows)
+        return rest
 
     def _query_vectors(self, Q: Array, weights: Array) -> Array:
         return query_vectors(Q - self.center, weights, self._M64)
@@ -194,19 +216,39 @@ class LocalMetricIndex:
 class TwoSidedIndex(LocalMetricIndex):
     """Training instances ready for exact search where they have metrics of their own, too."""
 
-    def __init__(self, X: Array, M: Array, case_weights: Array, N: Array) -> None:
+    def __init__(
+        self, X: Array, M: Array, case_weights: Array, N: Array, center: Array | None = None
+    ) -> None:
         xp = namespace(X)
-        self.case_weights = xp.astype(case_weights, xp.float64, copy=False)
         self.N = xp.astype(N, xp.float64, copy=False)
+        self._set_case_weights(case_weights)
+        super().__init__(X, M, center=center)
+
+    def _set_case_weights(self, case_weights: Array) -> None:
+        xp = namespace(case_weights)
+        self.case_weights = xp.astype(case_weights, xp.float64, copy=False)
         self._case_traces = self.case_weights @ xp.sum(xp.linalg.diagonal(self.N), axis=1)
-        super().__init__(X, M)
+
+    def extended(self, X: Array, case_weights: Array | None = None) -> Self:
+        """As in ``LocalMetricIndex``, with the weights of all instances."""
+        grown = copy(self)
+        grown.X = X
+        grown._set_case_weights(case_weights)
+        return grown._grown_by(slice(len(self.X), None))
+
+    def without(self, rows: np.ndarray, X: Array | None = None) -> Self:
+        """As in ``LocalMetricIndex``."""
+        rest = super().without(rows, X)
+        rest._set_case_weights(without_rows(self.case_weights, rows))
+        return rest
 
     def _widths(self) -> tuple[int, ...]:
         d = self.X.shape[1]
         return d, len(self.M), d, len(self.N), 1
 
-    def _vectors(self) -> Array:
-        return two_sided_index_vectors(self.X - self.center, self._M64, self.case_weights, self.N)
+    def _vectors(self, rows: slice) -> Array:
+        X, cases = self.X[rows] - self.center, self.case_weights[rows]
+        return two_sided_index_vectors(X, self._M64, cases, self.N)
 
     def _query_vectors(self, Q: Array, weights: Array) -> Array:
         return two_sided_query_vectors(Q - self.center, weights, self._M64, self.N)
@@ -245,6 +287,21 @@ class ApproximateMetricIndex:
         self._reduction = EuclideanReduction().fit(vectors)
         self._graph = NavigableGraph(self._reduction.index_vectors(vectors))
 
+    def after(self, exact: LocalMetricIndex, left_out: np.ndarray) -> "ApproximateMetricIndex":
+        """Another one, of an index that came from the one of this.
+
+        The graph grows. Where instances were left out it is made anew, so that no link is theirs.
+        """
+        if len(left_out):
+            return ApproximateMetricIndex(exact)
+        vectors = exact.index.vectors[len(self.exact.index) :]
+        if row_dot(vectors, vectors).max() > self._reduction.radius_**2:  # no room in the reduction
+            return ApproximateMetricIndex(exact)
+        grown = copy(self)
+        grown.exact = exact
+        grown._graph = self._graph.extended(self._reduction.index_vectors(vectors))
+        return grown
+
     def search(
         self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -265,105 +322,6 @@ class ApproximateMetricIndex:
     def nearest(self, Q: np.ndarray, weights: np.ndarray, n_neighbors: int) -> np.ndarray:
         """The neighbours of ``search``."""
         return self.search(Q, weights, n_neighbors)[1]
-
-
-class TrainingMetricIndex:
-    """Training instances ready for exact search under their own metrics, M_g of their group g.
-
-    The roles are reversed: d^2 = q_g(x) - <(2 M_g x_j, -x_j^T M_g x_j), (x, 1)> with
-    q_g(x) = x^T M_g x, so the index vectors are (2 M_g x_j, -e_g, -x_j^T M_g x_j) and the query
-    vectors (x, q(x), 1). The groups are an (n,) integer array.
-    """
-
-    def __init__(self, X: np.ndarray, groups: np.ndarray, M: np.ndarray) -> None:
-        self.X = X
-        self.M = M
-        self.center = X.mean(axis=0, dtype=np.float64)
-        self._own = np.eye(len(M))[groups]
-        vectors = query_vectors(X - self.center, self._own, M.astype(np.float64))
-        square = 0.5 * np.einsum("nd,nd->n", vectors[:, : X.shape[1]], X - self.center)
-        self.index = InnerProductIndex(np.column_stack([vectors, -square]))
-        self._traces = np.trace(M, axis1=1, axis2=2, dtype=np.float64)[groups]
-
-    def search(
-        self, Q: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances and indices of the nearest instances, as in ``LocalMetricIndex``."""
-        vectors = index_vectors(Q - self.center, self.M.astype(np.float64))
-        vectors = np.column_stack([vectors, np.ones(len(Q))])
-
-        def distances(rows: np.ndarray, columns: np.ndarray) -> Measured:
-            return measured(
-                case_pairs(Q[rows], self._own, self.M, self.X, columns),
-                euclidean_pairs(Q[rows], self.X, columns),
-                Q[rows] - self.center,
-                self._traces[columns],
-            )
-
-        return self.index.search(vectors, n_neighbors, distances, own)
-
-
-class OwnMetricIndex:
-    """Training instances ready for exact search where every query has a matrix of its own.
-
-    No inner product of few dimensions serves all queries at once. With p_l the component of a
-    difference along the leading eigenvector l of a query's matrix and lambda the least eigenvalue,
-
-        d^2 >= sum_l (lambda_l - lambda) p_l^2 + lambda ||x_j - x||^2
-
-    is a lower bound on all distances that takes a fraction of n d^2 operations; only instances that
-    it cannot exclude are measured.
-    """
-
-    def __init__(self, X: np.ndarray) -> None:
-        self.rows = X
-        self.center = X.mean(axis=0, dtype=np.float64)
-        self.X = X - self.center
-        self.squares = row_dot(self.X, self.X)
-        self.radius = float(np.sqrt(self.squares.max()))
-
-    def search(
-        self, Q: np.ndarray, metrics: np.ndarray, n_neighbors: int, own: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances and indices of the nearest instances under (q, d, d) metrics."""
-        squared = np.empty((len(Q), n_neighbors))
-        indices = np.empty((len(Q), n_neighbors), dtype=np.int64)
-        all_rows = np.arange(len(self.X))
-        for i, (x, M) in enumerate(zip(Q - self.center, metrics, strict=True)):
-            others = all_rows if own is None else np.delete(all_rows, own[i])
-            near = self._not_excluded(x, M, n_neighbors, others)
-            found = sorted_prefix(self._distances(x, M, near), near[None], n_neighbors)
-            squared[i], indices[i] = (part[0] for part in found)
-        return squared, indices
-
-    def _not_excluded(self, x: np.ndarray, M: np.ndarray, k: int, others: np.ndarray) -> np.ndarray:
-        """Those of the others that may be among the k nearest of x."""
-        d = len(x)
-        rank = d // _SHARE_OF_DIRECTIONS
-        if rank < 2 or len(others) <= 2 * k:
-            return others
-        eigenvalues, vectors = np.linalg.eigh(M)
-        least, leading = max(eigenvalues[0], 0.0), vectors[:, -rank:]
-        leading = leading * np.sqrt(np.maximum(eigenvalues[-rank:] - least, 0.0))
-        projected = self.X @ leading - x @ leading
-        euclidean = self.squares - 2.0 * (self.X @ x) + x @ x
-        bound = (row_dot(projected, projected) + least * euclidean)[others]
-        promising = np.argpartition(bound, k - 1)[:k]
-        within = float(self._distances(x, M, others[promising]).squared.max())
-        # The terms of the bound are of this size before they cancel, and so is its rounding.
-        size = max(eigenvalues[-1], 0.0) * (self.radius + np.sqrt(x @ x)) ** 2
-        near = bound <= within + 16.0 * d * float(np.finfo(np.float64).eps) * size
-        near[promising] = True
-        return others[near]
-
-    def _distances(self, x: np.ndarray, M: np.ndarray, rows: np.ndarray) -> Measured:
-        """(x_j - x)^T M (x_j - x) for the given rows j of one query x."""
-        squared, euclidean = np.empty((1, len(rows))), np.empty((1, len(rows)))
-        for block in row_blocks(len(rows), 2 * len(x)):
-            differences = self.X[rows[block]] - x
-            squared[0, block] = row_dot(differences @ M, differences)
-            euclidean[0, block] = row_dot(differences, differences)
-        return measured(np.maximum(squared, 0.0), euclidean, x[None], float(np.trace(M)))
 
 
 def _take(own: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:

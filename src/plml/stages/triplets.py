@@ -63,9 +63,13 @@ def neighbor_pairs(neighbors: np.ndarray) -> np.ndarray:
 
 def n_triplets(class_sizes: np.ndarray, n_targets: int, n_impostors: int) -> int:
     """How many triplets there are of classes of given sizes."""
+    return int(class_sizes @ triplets_per_row(class_sizes, n_targets, n_impostors))
+
+
+def triplets_per_row(class_sizes: np.ndarray, n_targets: int, n_impostors: int) -> np.ndarray:
+    """(n_classes,) how many triplets an instance of each class has."""
     targets = np.clip(class_sizes - 1, 0, n_targets)
-    impostors = np.minimum(class_sizes.sum() - class_sizes, n_impostors)
-    return int(np.sum(class_sizes * targets * impostors))
+    return targets * np.minimum(class_sizes.sum() - class_sizes, n_impostors)
 
 
 def check_targets(y: np.ndarray) -> None:

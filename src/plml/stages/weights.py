@@ -37,7 +37,8 @@ from plml.solvers.problem import (
 )
 from plml.solvers.quadratic import accelerated
 from plml.solvers.simplex_rows import RowQuadratics, minimize_rows
-from plml.stages.graph import n_nearest, query_similarity
+from plml.solvers.spectral import spectral
+from plml.stages.graph import n_nearest, query_similarity, weighted_edges
 
 #: Elements of W in a block of rows, so that it stays in the cache.
 _BLOCK_ELEMENTS = 2**17
@@ -53,6 +54,13 @@ class RowTerms(NamedTuple):
     B: Array  # (n, m)
     constant: Array  # (n,)
     nearest_anchor: Array  # (n,)
+
+    def weighted(self, sample_weight: Array | None) -> "RowTerms":
+        """The terms of rows that count so often; as they are without weights."""
+        if sample_weight is None:
+            return self
+        B, constant = sample_weight[:, None] * self.B, sample_weight * self.constant
+        return RowTerms(B, constant, self.nearest_anchor)
 
 
 def row_terms(X: Array, anchors: Array, locality: float) -> RowTerms:
@@ -93,29 +101,41 @@ class WeightProblem:
     Held as the quadratic <W, W A + lambda_2 L W> + <W, B> + c with A = U U^T, so that an
     evaluation costs n m^2 and one sparse product, whatever d is.
 
+    With sample weights v the terms of row i count v_i times, also in <W, v W A>, and an edge is as
+    many edges as there are pairs of rows: L is that of v_i v_j S_ij (``graph.weighted_edges``).
+
     Parameters
     ----------
     terms : RowTerms
     anchors : (m, d) array, U
     smoothness : lambda_2
     laplacian : (n, n) sparse array, L
+    sample_weight : (n,) array, one by default
     """
 
     def __init__(
-        self, terms: RowTerms, anchors: Array, smoothness: float, laplacian: sparse.sparray
+        self,
+        terms: RowTerms,
+        anchors: Array,
+        smoothness: float,
+        laplacian: sparse.sparray,
+        sample_weight: Array | None = None,
     ) -> None:
         self.anchors = anchors
         self.A = _gram(anchors)
-        self.B, self.constant, self.nearest_anchor = terms
+        self.sample_weight = sample_weight
+        self._unweighted = terms
+        self.B, self.constant, self.nearest_anchor = terms.weighted(sample_weight)
         self.smoothness = smoothness
         self.laplacian = sparse.csr_array(laplacian.astype(np.float64))
         self._laplacian_product = sparse_product(self.laplacian, self.B)
 
     def reordered(self, order: np.ndarray) -> "WeightProblem":
         """The same problem with its rows in another order."""
-        terms = RowTerms(self.B[order], self.constant[order], self.nearest_anchor[order])
-        laplacian = self.laplacian[order][:, order]
-        return WeightProblem(terms, self.anchors, self.smoothness, laplacian)
+        terms = RowTerms(*(part[order] for part in self._unweighted))
+        laplacian, weights = self.laplacian[order][:, order], self.sample_weight
+        weights = None if weights is None else weights[order]
+        return WeightProblem(terms, self.anchors, self.smoothness, laplacian, weights)
 
     def even_start(self) -> Array:
         """The same weight on every anchor: no row has to find its way out of a corner."""
@@ -131,6 +151,8 @@ class WeightProblem:
         """Whether float32 can hold the problem."""
         xp = namespace(self.B)
         largest = max(float(xp.max(xp.abs(array))) for array in (self.A, self.B))
+        if self.sample_weight is not None:
+            largest *= max(float(xp.max(self.sample_weight)), 1.0)
         return 1e-15 < largest < 1e15
 
     def project(self, W: Array) -> Array:
@@ -139,12 +161,13 @@ class WeightProblem:
 
     def evaluate(self, W: Array) -> Evaluation:
         """g(W), keeping W A + lambda_2 L W for the gradient."""
-        quadratic = W @ self.A + self.smoothness * self._laplacian_product(W)
+        quadratic = weighted_rows(W @ self.A, self.sample_weight)
+        quadratic = quadratic + self.smoothness * self._laplacian_product(W)
         value = dot(W, quadratic) + dot(W, self.B) + self.total_constant
         return Evaluation(value, quadratic)
 
     def gradient(self, evaluation: Evaluation) -> Array:
-        """2 (W A + lambda_2 L W) + B."""
+        """2 (v W A + lambda_2 L W) + B."""
         return 2.0 * evaluation.cache + self.B
 
     def gap(self, W: Array, evaluation: Evaluation, gradient: Array) -> Array:
@@ -166,7 +189,7 @@ class WeightProblem:
 class RowWeightProblem:
     """A ``WeightProblem`` in the form of a ``RowQuadratic``, one block of rows at a time.
 
-    L <= 2 D with D its diagonal (L = D if there are no edges), so 2 ||A|| + 4 lambda_2 D_i
+    L <= 2 D with D its diagonal (L = D if there are no edges), so 2 v_i ||A|| + 4 lambda_2 D_i
     majorises row i: points with few or weak edges take longer steps. The arithmetic is in a dtype;
     the threads of a team share the blocks.
     """
@@ -183,7 +206,10 @@ class RowWeightProblem:
         degrees = L.diagonal()
         owners = np.repeat(np.arange(L.shape[0]), np.diff(L.indptr))
         bound = 2.0 if np.any(L.indices != owners) else 1.0
-        norm = 2.0 * np.linalg.norm(on_host(problem.A), 2)
+        norm, weights = 2.0 * np.linalg.norm(on_host(problem.A), 2), problem.sample_weight
+        self.sample_weight = None if weights is None else xp.astype(weights, dtype)
+        if weights is not None:
+            norm = norm * on_host(weights)
         norm = norm + 2.0 * problem.smoothness * bound * degrees
         self.metric = like(np.maximum(norm, 1e-30)[:, None], problem.B, dtype)
         elements = share_of_memory(self.linear, _BLOCK_ELEMENTS)
@@ -194,9 +220,9 @@ class RowWeightProblem:
         }
 
     def product(self, x: Array, rows: slice) -> Array:
-        """W A + lambda_2 L W."""
-        result = self._products[rows.start](x)
-        result += x[rows] @ self.A
+        """W A + lambda_2 L W, the first with sample weights."""
+        result, weights = self._products[rows.start](x), self.sample_weight
+        result += weighted_rows(x[rows] @ self.A, None if weights is None else weights[rows])
         return result
 
     def project_rows(self, v: Array, hint: Array) -> Array:
@@ -211,35 +237,43 @@ class RowWeightProblem:
         return value, problem.gap(x, Evaluation(value, product), gradient)
 
 
+def weighted_rows(rows: Array, sample_weight: Array | None) -> Array:
+    """Rows times their weights; the rows themselves without weights."""
+    return rows if sample_weight is None else sample_weight[:, None] * rows
+
+
 def learn_weights(
     problem: WeightProblem,
     *,
     solver: str,
     tol: float,
     max_iter: int,
+    start: Array | None = None,
     callback: Callback | None = None,
     checkpoint: Checkpointer = NO_CHECKPOINT,
 ) -> Solution:
     """W with a relative Frank-Wolfe gap of at most ``tol``.
 
     ``solver="fista"`` is Algorithm 1 as printed. ``"auto"`` derives the steps from the spectrum,
-    longer ones where the graph is thin, and restarts the momentum; it uses float32 as long as that
-    suffices.
+    longer ones where the graph is thin, and restarts the momentum; from a ``start`` near the
+    solution, (n, m) weights, it needs no momentum. It uses float32 as long as that suffices.
     """
     if solver == "fista":
         options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "callback": callback}
         with one_blas_thread():  # n x m x m products
             return checkpoint.solver("weights").run(fista, problem, problem.start(), **options)
     if is_tensor(problem.B) or problem.B.size <= _WORTH_SHARING:
-        return _in_phases(problem, tol, max_iter, callback, checkpoint)
+        return _in_phases(problem, start, tol, max_iter, callback, checkpoint)
     # Keep the neighbours of a row near it in memory, so that they are still in the cache.
     order = np.argsort(problem.nearest_anchor, kind="stable")
-    solution = _in_phases(problem.reordered(order), tol, max_iter, callback, checkpoint)
+    start = None if start is None else start[order]
+    solution = _in_phases(problem.reordered(order), start, tol, max_iter, callback, checkpoint)
     return solution._replace(x=solution.x[np.argsort(order)])
 
 
 def _in_phases(
     problem: WeightProblem,
+    start: Array | None,
     tol: float,
     max_iter: int,
     callback: Callback | None,
@@ -248,16 +282,18 @@ def _in_phases(
     """``learn_weights`` in single precision as long as it suffices, then in double precision."""
     xp, (n, m) = namespace(problem.B), problem.B.shape
     single = problem.fits_single_precision() and n * m * m >= _SMALL
-    solution = NOTHING_DONE._replace(x=problem.even_start())
+    solve = accelerated if start is None else spectral
+    first = problem.even_start() if start is None else problem.project(start)
+    solution = NOTHING_DONE._replace(x=first)
     with thread_team() as threads:
         for dtype, goal in phases_of(xp, tol, single):
-            start = solution.x
+            first = solution.x
             if solution.history:
-                start = project_simplex(xp.astype(start, dtype))
+                first = project_simplex(xp.astype(first, dtype))
             later = checkpoint.solver(f"weights in {dtype_name(dtype)}").run(
-                accelerated,
+                solve,
                 RowWeightProblem(problem, dtype, threads),
-                xp.astype(start, dtype),
+                xp.astype(first, dtype),
                 tol=goal,
                 # After an interruption only the certificate is computed.
                 max_iter=0 if solution.interrupted else max_iter - solution.n_iter,
@@ -314,6 +350,7 @@ class NewPointRule(NamedTuple):
         neighbors: np.ndarray,
         training_weights: Array,
         training_scales: np.ndarray,
+        sample_weight: np.ndarray | None = None,
     ) -> tuple[Array, float]:
         """Weights (q, m) of new points, and the largest relative gap of one.
 
@@ -322,8 +359,10 @@ class NewPointRule(NamedTuple):
         Q : (q, d) array
         squared_distances, neighbors : (q, k) arrays of the ``n_near`` nearest, nearest first
         training_weights, training_scales : (n, m) and (n,) arrays, which ``neighbors`` point into
+        sample_weight : (n,) how often an edge to each of them counts, once by default
         """
         S = query_similarity(squared_distances, neighbors, training_scales, self.n_graph_neighbors)
+        S = weighted_edges(S, None, sample_weight)
         problem = query_problem(
             Q, like(self.anchors, Q), self.locality, self.smoothness, training_weights, S
         )

@@ -1,0 +1,39 @@
+"""Work on a GPU that is launched as one graph, not kernel by kernel."""
+
+from collections.abc import Callable
+
+from plml.backend.arrays import Array, is_on_gpu
+
+
+class Repeated:
+    """Work that is done many times; where x is on a GPU, from the second time on in one launch.
+
+    The work reads and writes arrays that stay where they are, and never waits for the device. The
+    first time sets the libraries up that it uses.
+    """
+
+    def __init__(self, work: Callable[[], None], x: Array) -> None:
+        self._work, self._x = work, x
+        self._done_before = False
+
+    def __call__(self) -> None:
+        if self._done_before and is_on_gpu(self._x):
+            self._work = _recorded(self._work, self._x)
+            self._x = None
+        self._done_before = True
+        self._work()
+
+
+def _recorded(work: Callable[[], None], x: Array) -> Callable[[], None]:
+    import torch
+
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(x.device)
+    stream.wait_stream(torch.cuda.current_stream(x.device))
+    with torch.cuda.device(x.device), torch.cuda.stream(stream):
+        # Other threads may use the device meanwhile.
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            work()
+        finally:
+            graph.capture_end()
+    return graph.replay
