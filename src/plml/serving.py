@@ -30,6 +30,19 @@ def rerank(query_vectors: Any, index_vectors: Any, candidates: Any, n_neighbors:
     Returns
     -------
     (q, n_neighbors) integer array, nearest first
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from plml import PLML
+    >>> from plml.serving import rerank
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = PLML(n_bases=5, random_state=0).fit(X[::2], y[::2])
+    >>> queries, stored = model.query_vectors(X[1:4:2]), model.index_vectors()
+    >>> candidates = (-queries @ stored.T).argsort(axis=1)[:, :8]  # what an engine would return
+    >>> nearest = rerank(queries, stored, candidates, 3)
+    >>> bool((nearest == model.kneighbors(X[1:4:2], 3, return_distance=False)).all())
+    True
     """
     queries, vectors = (check_array(v, dtype=np.float64) for v in (query_vectors, index_vectors))
     candidates = check_array(candidates, dtype=np.int64, ensure_min_features=n_neighbors)

@@ -312,6 +312,23 @@ class TestModel:
         np.testing.assert_allclose(rows, X)
         np.testing.assert_array_equal(fitted.classes_[codes], y)
 
+    def test_stored_cases_have_their_gaps(self, wine, tmp_path):
+        X, y, _ = wine
+        table = pd.DataFrame(X[:, :4], columns=list("abcd"), index=[f"w{i}" for i in range(len(X))])
+        table = table.mask(np.random.default_rng(0).random(table.shape) < 0.2)
+        table["e"] = np.where(table["a"] > 13, "high", None)
+        model = AutoPLML(**FEW).fit(table, y)
+        plml.save(model, tmp_path / "model.skops")
+        for one in (model, plml.load(tmp_path / "model.skops")):
+            told = one.explain(table.iloc[:5], 3)
+            stored = table.iloc[told.neighbors.ravel()]
+            values = told.neighbor_values.reshape(-1, 5)
+            np.testing.assert_allclose(values[:, :4].astype(float), stored[list("abcd")])
+            np.testing.assert_array_equal(values[:, 4], stored["e"].fillna("(missing)"))
+            assert told.query_names.tolist() == ["w0", "w1", "w2", "w3", "w4"]
+            names = told.to_frame()["training_name"].unique()
+            assert set(names) == {f"w{row}" for row in told.neighbors.ravel()}
+
     def test_summary_says_what_was_done(self, fitted):
         text = fitted.summary()
         for part in (
@@ -397,7 +414,8 @@ class TestTables:
     @pytest.mark.parametrize(
         ("column", "match"),
         [
-            (pd.date_range("2020-01-01", periods=120), "column 'when' holds dates"),
+            (pd.to_timedelta(range(120), "D"), "column 'when' holds spans of time"),
+            ([pd.NaT] * 120, "column 'when' is empty"),
             ([None] * 120, "column 'when' is empty; leave it out"),
             ([f"name {i}" for i in range(120)], "column 'when' has 120 different values"),
         ],
@@ -464,3 +482,12 @@ class TestCalibration:
         sharp = truth**3 / (truth**3).sum(axis=1, keepdims=True)
         P = calibrated(sharp, *calibration(sharp, codes))
         assert np.abs(P - truth).mean() < 0.3 * np.abs(sharp - truth).mean()
+
+
+def test_gaps_are_the_largest_of_all_metrics_that_vote(rng):
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 4)) + 2.0 * np.eye(3, 4)[y]
+    model = AutoPLML(metrics=("local",), n_bases=3, random_state=0).fit(X, y)
+    assert model.dual_gap_ == max(one.dual_gap_ for one in model.models_)
+    assert model.weights_gap_ == max(one.weights_gap_ for one in model.models_) > 0.0
+    assert AutoPLML(metrics=("one",), random_state=0).fit(X, y).weights_gap_ == 0.0

@@ -29,27 +29,33 @@ def local_distance(x, z, w, M):
     return float((x - z) @ metric @ (x - z))
 
 
-def metrics_primal(X, y, W, M, regularization, pull, n_targets=3, n_impostors=3):
-    """Equation 5."""
+def metrics_primal(
+    X, y, W, M, regularization, pull, n_targets=3, n_impostors=3, sample_weight=None
+):
+    """Equation 5; the terms of an instance count as often as its weight says."""
     X, W, M = (np.asarray(a, dtype=float) for a in (X, W, M))
+    counts = [1.0] * len(X) if sample_weight is None else sample_weight
     value = regularization * sum(float(np.sum(M_b**2)) for M_b in M)
     targets, impostors = triplet_lists(X, y, n_targets, n_impostors)
     for i in range(len(X)):
         near = [local_distance(X[i], X[j], W[i], M) for j in targets[i]]
         far = [local_distance(X[i], X[k], W[i], M) for k in impostors[i]]
-        value += pull * sum(near)
-        value += sum(max(0.0, 1.0 + a - b) for a in near for b in far)
+        value += counts[i] * pull * sum(near)
+        value += counts[i] * sum(max(0.0, 1.0 + a - b) for a in near for b in far)
     return value
 
 
-def weights_primal(X, U, W, S, locality, smoothness):
-    """Equation 4, from a dense similarity matrix."""
+def weights_primal(X, U, W, S, locality, smoothness, sample_weight=None):
+    """Equation 4, from a dense similarity matrix; an edge counts as often as both its ends do."""
     value = 0.0
+    counts = [1.0] * len(X) if sample_weight is None else sample_weight
     for i in range(len(X)):
-        value += float(np.sum((X[i] - W[i] @ U) ** 2))
-        value += locality * sum(W[i, b] * np.sum((X[i] - U[b]) ** 2) for b in range(len(U)))
+        value += counts[i] * float(np.sum((X[i] - W[i] @ U) ** 2))
+        for b in range(len(U)):
+            value += counts[i] * locality * W[i, b] * float(np.sum((X[i] - U[b]) ** 2))
         for j in range(len(X)):
-            value += 0.5 * smoothness * S[i, j] * float(np.sum((W[i] - W[j]) ** 2))
+            edge = counts[i] * counts[j] * S[i, j]
+            value += 0.5 * smoothness * edge * float(np.sum((W[i] - W[j]) ** 2))
     return float(value)
 
 

@@ -1,12 +1,16 @@
 """``plml explore`` in a process of its own, and Chromium to look at it."""
 
+import asyncio
 import re
 import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from threading import Event, Thread
 
 import pytest
+
+from plml.explorer.server import LiveServer
 
 COMMAND = "import sys; from plml.cli import main; sys.exit(main())"
 
@@ -39,6 +43,28 @@ def served(model, table):
     finally:
         process.terminate()
         process.communicate(timeout=30)
+
+
+@contextmanager
+def serving(data):
+    """The address of a page of given cases, served from a thread for a while."""
+    started, servers = Event(), []
+
+    def run():
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        servers.append(LiveServer(data))
+        started.set()
+        servers[0].run()
+        servers[0].close()
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    assert started.wait(30)
+    try:
+        yield servers[0].url
+    finally:
+        servers[0].stop()
+        thread.join(30)
 
 
 @contextmanager

@@ -27,20 +27,25 @@ class BasisMetricQueries(MetricQueries):
         return follow(self._ask("weights", X), X)
 
     @of_one_fit
-    def index_vectors(self) -> np.ndarray:
-        """(x_j, q_j) for every training instance, q_jb = x_j^T M_b x_j: (n_samples, d + m).
+    def index_vectors(self, rows: Any = None) -> np.ndarray:
+        """(x_j, q_j) for every case, q_jb = x_j^T M_b x_j: (n_cases, d + m).
 
-        Points are taken about the mean of the training instances, which keeps the products
-        accurate wherever the data lies. The nearest training instance of a query under its local
+        Points are taken about a round number near the mean of the training instances, which keeps
+        the products accurate wherever the data lies, and stays where it is when cases come and go.
+        The nearest training instance of a query under its local
         metric is the one with the largest inner product between its index vector and the query's
         ``query_vectors`` row: d^2 = x^T M(x) x - <query, index>. Any inner-product index can serve
         it.
 
         With ``case_metrics`` they have 2 d + m + m' + 1 columns, (x_j, q_j, N_j x_j, V_j,
         x_j^T N_j x_j).
+
+        Parameters
+        ----------
+        rows : (n,) numbers of some cases, such as those that were added; None for all
         """
         with self._run().limits():
-            return self._metric.index_vectors()
+            return self._metric.index_vectors(rows)
 
     @of_one_fit
     def query_vectors(self, X: Any = None) -> np.ndarray:

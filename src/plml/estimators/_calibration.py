@@ -23,20 +23,24 @@ def calibrated(shares: np.ndarray, smoothing: float, power: float, floor: float)
     return (1.0 - floor) * r / r.sum(axis=1, keepdims=True) + floor / n_classes
 
 
-def calibration(shares: np.ndarray, codes: np.ndarray) -> tuple[float, float, float]:
+def calibration(
+    shares: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None = None
+) -> tuple[float, float, float]:
     """The smoothing and the power with the least log-loss on held-out rows, and the floor.
 
     Parameters
     ----------
     shares : (n, n_classes) array
     codes : (n,) their classes
+    sample_weight : (n,) how many rows each one stands for, one by default
     """
-    rows, floor = np.arange(len(codes)), 1.0 / (len(codes) + 1)
+    n = len(codes) if sample_weight is None else float(sample_weight.sum())
+    rows, floor = np.arange(len(codes)), 1.0 / (n + 1.0)
 
     def loss(logs: np.ndarray) -> float:
         smoothing, power = np.exp(logs)
         p = calibrated(shares, smoothing, power, floor)
-        return -float(np.mean(np.log(p[rows, codes])))
+        return -float(np.average(np.log(p[rows, codes]), weights=sample_weight))
 
     bounds = np.log([_SMOOTHINGS, _POWERS])
     start = np.log([0.1, 1.0])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from plml.solvers.problem import Callback, Iteration
 
@@ -11,17 +11,22 @@ FRAMES = 1
 #: Attributes that scikit-learn takes away itself when a method ends.
 CONTEXT = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn import callback as sklearn_callback
+    from sklearn.callback import CallbackSupportMixin
 except ImportError:
     FRAMES = 0
+    sklearn_callback = None
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stands for scikit-learn's mixin before version 1.9, which has no callbacks."""
 
-    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
-        """The method as it is, where there are no callbacks."""
-        return method
+
+def with_callbacks(method: Method) -> Method:
+    """scikit-learn's decorator of a fit, where there are callbacks; types stay as they are."""
+    return method if sklearn_callback is None else sklearn_callback.with_callbacks(method)
 
 
 def begin_fit(estimator: Any, n_stages: int) -> None:

@@ -12,23 +12,60 @@ N_SEATS = 10
 #: Settings are left out whose accuracy is further below the best one's, in standard errors of the
 #: difference.
 _CLEARLY_WORSE = 1.5
+#: Settings that may have a seat where every seat takes a score of all of them.
+_MOST_SCORED = 32
 
 
-def eligible(shares: np.ndarray, codes: np.ndarray) -> np.ndarray:
+def eligible(
+    shares: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None = None
+) -> np.ndarray:
     """Numbers of the settings that are not clearly less accurate than the most accurate one.
 
     Parameters
     ----------
-    shares, codes : as in ``seats``
+    shares, codes, sample_weight : as in ``seats``
     """
     right = shares.argmax(axis=2) == codes
-    best = right[right.mean(axis=1).argmax()]
+    best = right[np.average(right, axis=1, weights=sample_weight).argmax()]
     lost = best.astype(np.float32) - right
-    errors = lost.std(axis=1) / len(codes) ** 0.5
-    return np.flatnonzero(lost.mean(axis=1) <= _CLEARLY_WORSE * errors)
+    mean = np.average(lost, axis=1, weights=sample_weight)
+    if sample_weight is None:
+        errors = lost.std(axis=1) / len(codes) ** 0.5
+    else:
+        spread = sample_weight * (lost - mean[:, None])
+        errors = np.sqrt((spread**2).sum(axis=1)) / sample_weight.sum()
+    return np.flatnonzero(mean <= _CLEARLY_WORSE * errors)
 
 
-def seats(shares: np.ndarray, codes: np.ndarray, metric_of: np.ndarray, most: int) -> np.ndarray:
+def seats_by_score(
+    shares: np.ndarray, metric_of: np.ndarray, most: int, score: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """``seats`` that make the score of the average votes largest, whatever it is.
+
+    Parameters
+    ----------
+    shares, metric_of, most : as in ``seats``
+    score : from (n_settings, n_rows, n_classes) shares to (n_settings,) scores
+    """
+    able = np.argsort(-score(shares), kind="stable")[:_MOST_SCORED]
+    taken, used, sums = np.zeros(len(shares), dtype=int), set[int](), np.zeros(shares.shape[1:])
+    for seat in range(N_SEATS):
+        if len(used) >= most:
+            able = able[np.isin(metric_of[able], list(used))]
+        best = able[score((sums + shares[able]) / (seat + 1)).argmax()]
+        sums += shares[best]
+        taken[best] += 1
+        used.add(int(metric_of[best]))
+    return taken
+
+
+def seats(
+    shares: np.ndarray,
+    codes: np.ndarray,
+    metric_of: np.ndarray,
+    most: int,
+    sample_weight: np.ndarray | None = None,
+) -> np.ndarray:
     """How many of the seats each setting has, (n_settings,).
 
     Greedily, seat by seat: whatever makes the Brier score of the average votes smallest (ensemble
@@ -40,9 +77,14 @@ def seats(shares: np.ndarray, codes: np.ndarray, metric_of: np.ndarray, most: in
     codes : (n_rows,) their classes
     metric_of : (n_settings,) the metric of each setting
     most : how many different metrics there may be
+    sample_weight : (n_rows,) how much the rows count, or None
     """
     n_settings, _, n_classes = shares.shape
-    flat, truth = shares.reshape(n_settings, -1), np.eye(n_classes, dtype=shares.dtype)[codes]
+    truth = np.eye(n_classes, dtype=shares.dtype)[codes]
+    if sample_weight is not None:
+        roots = np.sqrt(sample_weight / sample_weight.mean())[:, None]
+        shares, truth = roots * shares, roots * truth
+    flat = shares.reshape(n_settings, -1)
     products, hits = flat @ flat.T, flat @ truth.ravel()
     taken, used = np.zeros(n_settings, dtype=int), set[int]()
     for seat in range(N_SEATS):

@@ -20,6 +20,7 @@ from plml.backend.arrays import Array, is_tensor, like, on_host
 from plml.backend.processes import end_with
 from plml.estimators._folds import Split
 from plml.estimators._recipe import Recipe
+from plml.estimators._scoring import Scoring
 from plml.metric.basis_metric import BasisMetric
 from plml.metric.votes import Voting, shares_by_voting
 from plml.metric.weight_rules import KnownWeights
@@ -49,15 +50,17 @@ class RegularizationPath(NamedTuple):
     regularizations: tuple[float, ...]  # largest first
     params: dict[str, Any]  # what sets it apart from other paths
     name: str = ""  # for the progress
-    per_triplet: bool = False  # whether the regularizations are relative to the number of triplets
+    per_triplet: bool = False  # whether the regularizations are relative to the weight of triplets
 
     def stage(self, value: float) -> str:
         """What one value is called in the progress."""
         return f"{self.name}{', ' if self.name else ''}regularization {value:g}"
 
-    def regularization(self, value: float, class_sizes: np.ndarray) -> float:
-        """The value itself, for rows with classes of given sizes."""
-        return value * self.recipe.triplets_of(class_sizes) if self.per_triplet else value
+    def regularization(self, value: float, stages: OneMachine, n_classes: int) -> float:
+        """The value itself, for the rows of given stages."""
+        if not self.per_triplet:
+            return value
+        return value * self.recipe.triplets_of(stages.y, n_classes, stages.sample_weight)
 
 
 class SettingGrid(NamedTuple):
@@ -66,8 +69,9 @@ class SettingGrid(NamedTuple):
     paths: tuple[RegularizationPath, ...]
     votings: tuple[Voting, ...]
     tol: float  # the relative gap of stage 2 within the folds
-    n_kept: int = 0  # settings whose votes are kept, those with the best Brier scores of a fold
+    n_kept: int = 0  # settings whose votes are kept, the best of a fold (by Brier scores)
     voting_names: tuple[str, ...] = Voting._fields  # which of them are selected
+    weigh_votes: bool = False  # whether votes are multiplied with the weights of the cases
 
     def settings(self) -> list[tuple[int, int, int]]:
         """Numbers of path, value and voting; first the first values of all paths."""
@@ -105,23 +109,36 @@ class Fold:
 
     Parameters
     ----------
-    n_classes : number of classes
+    scoring : how votes are scored; it knows the classes
     train, test : numbers of rows
+    sample_weight : (n,) of all rows, or None
     """
 
-    n_classes: int
+    scoring: Scoring
     train: np.ndarray
     test: np.ndarray
+    sample_weight: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         self._known: dict[Weighting, _Preparation] = {}
         self._duals: dict[tuple[Weighting, Settings], Array] = {}
 
     @classmethod
-    def of(cls, splits: list[Split], n_rows: int, n_classes: int) -> "list[Fold]":
+    def of(
+        cls, splits: list[Split], n_rows: int, scoring: Scoring, sample_weight: np.ndarray | None
+    ) -> "list[Fold]":
         """Folds of splits that may also be given as masks."""
         rows = np.arange(n_rows)
-        return [cls(n_classes, rows[train], rows[test]) for train, test in splits]
+        return [cls(scoring, rows[train], rows[test], sample_weight) for train, test in splits]
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return len(self.scoring.classes)
+
+    def counted(self, rows: np.ndarray) -> np.ndarray | None:
+        """The sample weights of some rows, where there are any."""
+        return None if self.sample_weight is None else self.sample_weight[rows]
 
     def costs(self, candidates: SettingGrid, d: int) -> dict[str, float]:
         """The stages of a fold, with rough seconds."""
@@ -138,18 +155,20 @@ class Fold:
     def scores(
         self, candidates: SettingGrid, X: Array, y: np.ndarray, run: Run
     ) -> tuple[np.ndarray, ...]:
-        """Accuracies, Brier scores and gaps of all settings, in their order; kept settings and
-        their votes, (n_kept,) and (n_kept, q, n_classes).
+        """Scores, Brier scores and gaps of all settings, in their order; kept settings and their
+        votes, (n_kept,) and (n_kept, q, n_classes).
         """
-        truth, settings = np.eye(self.n_classes)[y[self.test]], candidates.settings()
+        codes, counted = y[self.test], self.counted(self.test)
+        truth, settings = np.eye(self.n_classes)[codes], candidates.settings()
         place = {setting: number for number, setting in enumerate(settings)}
         table, kept = np.empty((3, len(settings))), _KeptVotes(candidates.n_kept)
         for p, r, gap, shares in self.votes(candidates, X, y, run):
             numbers, stacked = [place[p, r, v] for v in range(len(shares))], np.stack(shares)
-            right = (stacked.argmax(axis=2) == y[self.test]).mean(axis=1)
-            brier = ((stacked - truth) ** 2).sum(axis=2).mean(axis=1)
-            table[:, numbers] = right, brier, np.full(len(shares), gap)
-            for number, score, share in zip(numbers, brier.tolist(), shares, strict=True):
+            scores = self.scoring.scores(stacked, codes, counted)
+            brier = np.average(((stacked - truth) ** 2).sum(axis=2), axis=1, weights=counted)
+            table[:, numbers] = scores, brier, np.full(len(shares), gap)
+            badness = brier if self.scoring.given is None else -scores
+            for number, score, share in zip(numbers, badness.tolist(), shares, strict=True):
                 kept.offer(score, number, share)
         return (*table, *kept.arrays((len(self.test), self.n_classes)))
 
@@ -162,20 +181,24 @@ class Fold:
             preparation = self._prepared(path.recipe, X, y, run)
             for r, gap, metric in self._metrics(path, candidates.tol, preparation, run):
                 with run.stage(SCORING):
-                    yield p, r, gap, self._shares(candidates.votings, preparation, metric)
+                    yield p, r, gap, self._shares(candidates, preparation, metric)
 
     def _prepared(self, recipe: Recipe, X: Array, y: np.ndarray, run: Run) -> "_Preparation":
         """What the paths with these weights share; kept for those that come later."""
         known = self._known
         if recipe.weighting not in known:
-            unit = recipe.unit(X[like(self.train, X)])
-            rows, queries = (X[like(part, X)] / unit for part in (self.train, self.test))
-            stages = recipe.stages(rows, y[self.train])
-            weights = recipe.weighting.learn(stages, recipe.settings, run)
-            if known:  # the triplets do not depend on the weights
-                prepared = next(iter(known.values())).prepared._replace(weights=weights)
-            else:
+            first = next(iter(known.values()), None)
+            if first is None:
+                counted = self.counted(self.train)
+                unit = recipe.unit(X[like(self.train, X)], counted)
+                rows, queries = (X[like(part, X)] / unit for part in (self.train, self.test))
+                stages = recipe.stages(rows, y[self.train], counted)
+                weights = recipe.weighting.learn(stages, recipe.settings, run)
                 prepared = with_triplets(weights, stages, recipe.settings, run)
+            else:  # neither the neighbours nor the triplets depend on the weights
+                stages, queries = first.stages, first.queries
+                weights = recipe.weighting.learn(stages, recipe.settings, run)
+                prepared = first.prepared._replace(weights=weights)
             known[recipe.weighting] = _Preparation(stages, queries, prepared)
         return known[recipe.weighting]
 
@@ -184,9 +207,8 @@ class Fold:
     ) -> Iterator[tuple[int, float, BasisMetric]]:
         """(value, gap, metric); every value starts where the one before ended."""
         stages, gamma = preparation.stages, None
-        sizes = np.bincount(stages.y, minlength=self.n_classes)
         for r, value in enumerate(path.regularizations):
-            regularization = path.regularization(value, sizes)
+            regularization = path.regularization(value, stages, self.n_classes)
             settings = replace(path.recipe.settings, regularization=regularization, tol=tol)
             problem = path.recipe.weighting, settings
             start = self._duals.get(problem, gamma)  # where it was solved before
@@ -204,12 +226,14 @@ class Fold:
         }
 
     def _shares(
-        self, votings: tuple[Voting, ...], preparation: "_Preparation", metric: BasisMetric
+        self, candidates: SettingGrid, preparation: "_Preparation", metric: BasisMetric
     ) -> list[np.ndarray]:
         """By voting, from one search."""
-        queries, labels = preparation.queries, preparation.stages.y
-        found = metric.quick_search(queries, max(k for k, _ in votings))
-        shares = shares_by_voting(metric, queries, *found, labels, self.n_classes, votings)
+        queries, stages, votings = preparation.queries, preparation.stages, candidates.votings
+        squared, nearest = metric.quick_search(queries, max(k for k, _ in votings))
+        voters = stages.y, self.n_classes, votings
+        weights = stages.sample_weight if candidates.weigh_votes else None
+        shares = shares_by_voting(metric, queries, squared, nearest, *voters, weights)
         return [on_host(share) for share in shares]
 
 
@@ -262,7 +286,7 @@ class _Preparation:
         (rows, W, anchors), scales = self._on_host, self.prepared.weights.scales
         M = M.astype(rows.dtype, copy=False)
         metric = replace(recipe, approximate=False).metric(
-            rows, self.stages.y, W, M, anchors, scales
+            rows, self.stages.y, W, M, anchors, scales, None, self.stages.sample_weight
         )
         if self._rule is None:  # the weights of the queries do not depend on the metrics
             self._rule = KnownWeights(metric.weights(self.queries))

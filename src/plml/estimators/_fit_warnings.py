@@ -110,6 +110,16 @@ def fewer_anchors(
         )
 
 
+def cut_directions(n_features: int, n_kept: int, variance_kept: float) -> Iterator[Warning]:
+    """A warning where not all directions in which the rows differ were learned from."""
+    if variance_kept < 1.0:
+        yield UserWarning(
+            f"of {n_features} features the {n_kept} directions with most of the variance were "
+            f"learned from; they have {variance_kept:.1%} of it, and the rest is ignored: set "
+            "n_directions to choose how many, or to None for all"
+        )
+
+
 def zero_metric(M: np.ndarray) -> Iterator[Warning]:
     """A warning where nothing was learned."""
     if not M.any():
@@ -128,6 +138,16 @@ def flat_rows(weights: np.ndarray, M: np.ndarray) -> Iterator[Warning]:
             f"at {flat} of the {len(weights)} training rows the learned metric is zero, so "
             "distances there are zero and neighbours are the Euclidean ones; lower pull or "
             "regularization, or take fewer bases"
+        )
+
+
+def rows_left_out(model: Any) -> Iterator[Warning]:
+    """A warning where rows had weight zero: neighbours are numbered without them."""
+    kept = getattr(model, "kept_rows_", None)
+    if kept is not None:
+        yield UserWarning(
+            f"rows of sample_weight zero are left out, {len(kept)} are learned from; neighbours "
+            "are numbered among these, and kept_rows_ says where they were in X"
         )
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -55,20 +54,25 @@ def checked_splits(
     return splits
 
 
-def stratified_part(y: np.ndarray, most: int, random_state: Any) -> np.ndarray:
-    """Rows to select on: all, or about so many, every class in proportion with at least two.
+def folds_of_kept(cv: Any, kept: np.ndarray | None) -> Any:
+    """``cv`` for the rows that are left of X, where some were left out.
+
+    Folds that are given speak of rows of X, by their numbers or as masks; a number of folds and a
+    splitter see the rows that are left.
 
     Parameters
     ----------
-    y : (n,) class codes
-    most : of more rows than this, a part is drawn
-    random_state : seeds it
+    cv : scikit-learn's meaning
+    kept : (n,) where the rows that are left were in X, or None where all are there
     """
-    if len(y) <= most:
-        return np.arange(len(y))
-    order = check_random_state(random_state).permutation(len(y))
-    members = [order[y[order] == label] for label in np.unique(y)]
-    return np.sort(np.concatenate([m[: max(2, int(most / len(y) * len(m)))] for m in members]))
+    if kept is None or cv is None or isinstance(cv, Integral) or hasattr(cv, "split"):
+        return cv
+
+    def left(rows: Any) -> np.ndarray:
+        rows = np.asarray(rows)
+        return np.flatnonzero(rows[kept] if rows.dtype == bool else np.isin(kept, rows))
+
+    return [(left(train), left(test)) for train, test in cv]
 
 
 def _cure(missing: str, cv: Any, instead: str) -> str:

@@ -14,6 +14,7 @@ from plml.estimators._basis_queries import BasisMetricQueries
 from plml.estimators._callbacks import CallbackSupportMixin, begin_fit, end_fit, with_callbacks
 from plml.estimators._fit_warnings import (
     classes_of_one,
+    cut_directions,
     fewer_anchors,
     flat_rows,
     open_gap,
@@ -22,15 +23,20 @@ from plml.estimators._fit_warnings import (
 from plml.estimators._neighbor_classifier import NeighborClassifier
 from plml.estimators._parameters import COUNT, NOT_NEGATIVE, POSITIVE, parameter
 from plml.estimators._recipe import Recipe, RuleMaker
+from plml.estimators._warm_start import duals_of, earlier_fit, kept_duals
 from plml.io.checkpoints import Checkpoint
 from plml.metric.basis_metric import BasisMetric
-from plml.solvers.problem import history_arrays
+from plml.metric.case_metric import with_mean_metrics
+from plml.ops.span import Span, span_of
+from plml.solvers.problem import Checkpointer, history_arrays
+from plml.stages.anchors import anchors_without
+from plml.stages.earlier import Earlier
 from plml.stages.metrics import Metrics
 from plml.stages.neighbors import NEEDED, can_approximate
 from plml.stages.pipeline import Learned, Settings, Weighting, Weights, in_units, learn
 from plml.stages.run import Run
 from plml.stages.triplets import check_targets
-from plml.validation import refuse_keywords
+from plml.validation import refuse_keywords, refuse_weights_of_collections
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -45,14 +51,18 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
     solver: str = parameter("auto", StrOptions({"auto", "fista"}))
     rescale: bool = parameter(True, "boolean")
     prior: str | None = parameter(None, StrOptions({"identity", "within"}), None)
+    n_directions: int | str | None = parameter("auto", COUNT, StrOptions({"auto"}), None)
     neighbor_search: str = parameter("auto", StrOptions({"auto", "exact", "approximate"}))
     search_backend: str = parameter("exact", StrOptions({"exact", "approximate"}))
     device: str = parameter("cpu", str)
     working_memory: float | None = parameter(None, POSITIVE, None)
+    warm_start: bool = parameter(False, "boolean")
     verbose: int = parameter(0, "verbose")
 
     #: The length that the parameters call one; models of the first format have no other.
     scale_ = 1.0
+    #: The share of the variance that was learned from; all of it in models of older formats.
+    variance_kept_ = 1.0
     #: What the metrics at the stored cases go by in this fit; the parameter may have changed since.
     _fitted_case_side = None
 
@@ -61,6 +71,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         self,
         X: Any,
         y: Any = None,
+        sample_weight: Any = None,
         checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
         **unknown: Any,
     ) -> Self:
@@ -70,13 +81,16 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         ----------
         X : (n_samples, n_features) array or data frame
         y : (n_samples,) class labels
+        sample_weight : (n_samples,) how often each row counts; one of weight zero is left out
         checkpoint : path of a file in which the state of the fit is saved every half minute, or a
             ``plml.Checkpoint``; a fit that was cut short goes on from there
         """
         refuse_keywords(self, unknown)
         if is_collection(X):
+            refuse_weights_of_collections(sample_weight)
             return self._fit_collection(X, y, checkpoint)
-        return self._fit(X, y, None if checkpoint is None else Checkpoint.of(checkpoint))
+        checkpoint = None if checkpoint is None else Checkpoint.of(checkpoint)
+        return self._fit(X, y, sample_weight, checkpoint)
 
     def _fit_collection(self, X: Any, y: Any, checkpoint: Any) -> Self:
         """Learn from Dask collections, where that is possible."""
@@ -92,6 +106,13 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
     @abstractmethod
     def _rule_maker(self, weighting: Weighting) -> RuleMaker:
         """How the weights of new points come about, by the parameters."""
+
+    def _case_rule_maker(self, weighting: Weighting) -> RuleMaker:
+        """How the weights of cases that are added come about."""
+        return self._rule_maker(weighting)
+
+    def _earlier(self, model: Self, checkpoint: Checkpointer) -> Earlier | None:
+        return earlier_fit(self, model, checkpoint) if self.warm_start else None
 
     def _case_side(self) -> str | None:
         """What the metrics at the stored cases go by, where there are any."""
@@ -124,6 +145,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
             weighting,
             settings,
             self._rule_maker(weighting),
+            self._case_rule_maker(weighting),
             self.neighbor_search,
             self.device,
             self.search_backend == "approximate",
@@ -136,12 +158,22 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         if recipe.approximate and not can_approximate(X):
             raise ValueError(f'search_backend="approximate" {NEEDED}; use "exact"')
         begin_fit(self, 1 + recipe.weighting.n_solvers)
-        self.scale_ = recipe.unit(X)
+        self.scale_ = recipe.unit(X, self._fit_weights)
         X = X if self.scale_ == 1.0 else X / self.scale_
-        learned = learn(recipe.stages(X, y), recipe.weighting, recipe.settings, run)
+        earlier = None if run.earlier is None else run.earlier.inside(self._span, self.scale_)
+        stages = recipe.stages(X, y, self._fit_weights, earlier)
+        learned = learn(stages, recipe.weighting, recipe.settings, run)
+        if self.warm_start and stages.found is not None:
+            self._dual_rows, self._duals = kept_duals(stages.found, learned.metrics.gamma)
         self._set_fitted(learned.in_units(self.scale_))
         self.search_recall_ = self._metric.recall(min(self._voting()[0], len(y) - 1))
         end_fit(self)
+
+    def _set_span(self, X: Array) -> Span | None:
+        span = span_of(X, self.n_directions, self._fit_weights)
+        if span is not None:
+            self._span_center, self._span_basis, self.variance_kept_ = span
+        return span
 
     def _set_fitted(self, learned: Learned) -> None:
         """Set the fitted attributes, in the coordinates of the data."""
@@ -190,7 +222,26 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
             anchors,
             scales,
             self._span,
+            self._fit_weights,
+            self._origin,
         )
+
+    def _take_classes(self, classes: np.ndarray) -> None:
+        if self._fitted_case_side == "class":
+            places = np.searchsorted(classes, self.classes_)
+            self.case_metrics_ = with_mean_metrics(self.case_metrics_, places, len(classes))
+        super()._take_classes(classes)
+
+    def _keep_learned(self, kept: np.ndarray) -> None:
+        if "_duals" in vars(self):
+            self._dual_rows, self._duals = duals_of(self._dual_rows, self._duals, kept)
+        super()._keep_learned(kept)
+
+    def _forget_statistics(self, gone: np.ndarray) -> None:
+        if hasattr(self, "anchors_"):
+            learned, weights = slice(self._n_learned), self._fit_weights
+            counts = None if weights is None else weights[learned]
+            self.anchors_ = anchors_without(self.anchors_, self._fit_X[learned], gone, counts)
 
     def _all_metrics(self) -> np.ndarray:
         """The metrics of the queries, and those of the cases where there are any."""
@@ -199,6 +250,9 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         return np.concatenate([self.basis_metrics_, self.case_metrics_])
 
     def fit_warnings(self) -> Iterator[Warning]:
+        if self.n_directions == "auto" and self._span_basis is not None:
+            n_features, n_kept = self._span_basis.shape
+            yield from cut_directions(n_features, n_kept, self.variance_kept_)
         if hasattr(self, "anchors_"):
             asked = self._weighting().n_bases
             yield from fewer_anchors(asked, len(self.anchors_), len(self.weights_))

@@ -52,6 +52,7 @@ class LinearMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BasisMetricQu
             self.weights_,
             self.basis_metrics_,
             SingleMetric(),
+            center=self._origin,
             span=self._span,
             device=self.device,
             approximate=self.search_backend == "approximate",

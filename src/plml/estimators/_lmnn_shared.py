@@ -20,11 +20,11 @@ from plml.baselines.lmnn_solvers import learn_lmnn
 from plml.estimators._fit_warnings import classes_of_one, open_gap, zero_metric
 from plml.estimators._neighbor_classifier import NeighborClassifier
 from plml.estimators._parameters import COUNT, POSITIVE, parameter
-from plml.ops.span import inside, inward
+from plml.ops.span import inside, inward, round_center
 from plml.solvers.problem import Monitor, history_arrays
 from plml.stages.neighbors import ExactNeighbors
+from plml.stages.own_metric_search import TrainingMetricIndex
 from plml.stages.run import Run
-from plml.stages.search import TrainingMetricIndex
 from plml.stages.triplets import check_targets
 
 
@@ -49,6 +49,10 @@ class LargeMarginNeighbors(NeighborClassifier):
     random_state: int | np.random.RandomState | None = parameter(None, "random_state")
     verbose: int = parameter(0, "verbose")
 
+    #: (n, k) the target neighbours of the cases; None where these have changed since the fit.
+    _targets = None
+    _per_case = (*NeighborClassifier._per_case, "_groups")
+
     @abstractmethod
     def _group(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(n,) the number of the metric that each training point carries."""
@@ -63,7 +67,7 @@ class LargeMarginNeighbors(NeighborClassifier):
         run.plan({"neighbours": 1, "LMNN": 19})
         with run.stage("neighbours"):
             self._targets = ExactNeighbors(X, y).targets(self.n_targets)
-        data = self._lmnn_data(X, y, self._groups, self._targets)
+        data = self._lmnn_data(X, y, self._groups, self._targets, self._fit_weights)
         if self.validation_fraction is None:
             learned = self._solve(data, lambda M: False, run)
         else:
@@ -76,11 +80,17 @@ class LargeMarginNeighbors(NeighborClassifier):
         return learned.M / self._unit**2
 
     def _lmnn_data(
-        self, X: Array, y: np.ndarray, groups: np.ndarray, targets: np.ndarray
+        self,
+        X: Array,
+        y: np.ndarray,
+        groups: np.ndarray,
+        targets: Any,
+        sample_weight: np.ndarray | None,
     ) -> LmnnData:
         pull = (1.0 - self.push) / self.push
-        n_groups = int(self._groups.max()) + 1
-        return LmnnData(self._in_units(X), y, groups, n_groups, targets, pull)
+        n_groups, rows = int(self._groups.max()) + 1, self._in_units(X)
+        data = LmnnData(rows, y, groups, n_groups, targets, pull)
+        return data._replace(sample_weight=sample_weight)
 
     def _in_units(self, X: Array) -> Array:
         """About the mean and in units of the standard deviation, whatever those of the data are."""
@@ -89,23 +99,25 @@ class LargeMarginNeighbors(NeighborClassifier):
     def _stop_early(self, X: Array, y: np.ndarray, run: Run) -> LmnnSolution:
         """Learn on a part and keep the metrics with the fewest errors on the rest."""
         train, held_out = self._hold_out(y)
-        in_units = self._in_units(on_host(X))
+        in_units, weights = self._in_units(on_host(X)), self._fit_weights
+        of_train, of_held_out = (None if weights is None else weights[p] for p in (train, held_out))
         best: list[tuple[float, np.ndarray]] = []
 
         def observe(M: np.ndarray) -> bool:
             """Stop at the second round in a row without an improvement."""
             index = TrainingMetricIndex(in_units[train], self._groups[train], M)
             _, nearest = index.search(in_units[held_out], 1)
-            best.append((float(np.mean(y[train][nearest[:, 0]] != y[held_out])), M))
+            wrong = y[train][nearest[:, 0]] != y[held_out]
+            best.append((float(np.average(wrong, weights=of_held_out)), M))
             errors = [error for error, _ in best]
             return len(errors) > 2 and min(errors[-2:]) >= min(errors[:-2])
 
         X_train, y_train = X[like(train, X)], y[train]
         targets = ExactNeighbors(X_train, y_train).targets(self.n_targets)
-        part = self._lmnn_data(X_train, y_train, self._groups[train], targets)
+        part = self._lmnn_data(X_train, y_train, self._groups[train], targets, of_train)
         learned = self._solve(part, observe, run)
         self.validation_error_, M = min(best, key=lambda pair: pair[0])
-        everything = self._lmnn_data(X, y, self._groups, self._targets)
+        everything = self._lmnn_data(X, y, self._groups, self._targets, weights)
         objective = find_violations(everything, M).objective
         return learned._replace(M=M, objective=objective, gap=np.nan)
 
@@ -149,6 +161,18 @@ class LargeMarginNeighbors(NeighborClassifier):
                 "max_iter or tol"
             )
 
+    def _of_new_cases(self, rows: np.ndarray, codes: np.ndarray) -> dict[str, np.ndarray]:
+        return {"_groups": np.zeros(len(rows), dtype=self._groups.dtype)}
+
+    def _cases_changed(self, left_out: np.ndarray) -> None:
+        # Targets are found again among the cases of now, when the energy rule asks for them.
+        rows = inside(self._fit_X, self._span)
+        self._center = round_center(rows).astype(self._center.dtype)
+        if self._targets is not None:
+            self._n_targets = self._targets.shape[1]
+            self._targets = None
+        super()._cases_changed(left_out)
+
     def _votes_are_counted(self) -> bool:
         return self.decision == "neighbors"
 
@@ -161,6 +185,9 @@ class LargeMarginNeighbors(NeighborClassifier):
             raise ValueError('decision="energy" needs one metric per class: leave n_metrics=None')
         with self._run().limits():
             rows, queries = inside(self._fit_X, self._span), inside(on_host(X), self._span)
-            data = self._lmnn_data(rows, self._fit_codes, self._groups, self._targets)
+            if self._targets is None:
+                self._targets = ExactNeighbors(rows, self._fit_codes).targets(self._n_targets)
+            known = self._fit_codes, self._groups, self._targets, self._fit_weights
+            data = self._lmnn_data(rows, *known)
             energy = energies(data, M, self._in_units(queries), len(self.classes_))
         return softmax(-energy, axis=1)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -28,10 +28,22 @@ from plml.estimators._neighborhoods import (
 )
 from plml.inspection.explaining import CaseBase
 from plml.inspection.explanation import Explanation
+from plml.metric.remembered_weights import with_memory
 from plml.metric.votes import Voting
-from plml.ops.span import Span, outward
+from plml.ops.span import Span, inside, outward
+from plml.preprocessing.servable import refuse_unservable
 from plml.stages.run import Run
-from plml.validation import check_kinds, largest_safe, pair_points, positive_integer, query_data
+from plml.validation import (
+    check_kinds,
+    check_rows,
+    largest_safe,
+    pair_points,
+    positive_integer,
+    query_data,
+)
+
+if TYPE_CHECKING:
+    from plml.evaluation.staleness import Staleness
 
 #: Cases that an explanation lists at most, where nobody says how many.
 MOST_LISTED = 15
@@ -53,7 +65,12 @@ class MetricQueries(ABC):
     n_features_in_: int
     _fit_X: np.ndarray
     _fit_codes: np.ndarray
+    #: How often each training row counts; None where all count once.
+    _fit_weights: np.ndarray | None = None
+    weigh_votes: bool = False
     _made_metric: tuple[tuple[Any, ...], Any] | None = None
+    #: What vectors are about; models of older files have none, and take the mean of their rows.
+    _origin: np.ndarray | None = None
     #: Where the rows do not differ in all directions, those in which they do (see ``ops.span``).
     _span_center: np.ndarray | None = None
     _span_basis: np.ndarray | None = None
@@ -69,6 +86,11 @@ class MetricQueries(ABC):
     def _voting(self) -> tuple[int, str]:
         """How many neighbours vote, and how."""
         return int(self.n_neighbors), self.vote
+
+    @property
+    def _vote_weights(self) -> np.ndarray | None:
+        """(n,) by which the votes of the training rows are multiplied, or None."""
+        return self._fit_weights if self.weigh_votes else None
 
     def _metric_parameters(self) -> tuple[Any, ...]:
         """Parameters that the metric depends on; a change after the fit takes effect at once."""
@@ -88,6 +110,10 @@ class MetricQueries(ABC):
         if self._span_center is None or self._span_basis is None:
             return None
         return Span(self._span_center, self._span_basis)
+
+    def _placed_origin(self) -> np.ndarray | None:
+        """The point that vectors are about, in the coordinates of the search."""
+        return None if self._origin is None else inside(self._origin[None], self._span)[0]
 
     def _outward(self, M: np.ndarray) -> np.ndarray:
         """Learned metrics in the coordinates of the data, in its dtype."""
@@ -110,8 +136,19 @@ class MetricQueries(ABC):
 
     @of_one_fit
     def training_cases(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that were learned from, and where in ``classes_`` the class of each one is."""
+        """The cases, and where in ``classes_`` the class of each one is.
+
+        The first ``n_learned`` are the rows that were learned from, then those that were added.
+        """
         return self._fit_X, self._fit_codes
+
+    def training_names(self) -> np.ndarray | None:
+        """The labels of the training rows in the index of their data frame, if it had its own."""
+        return vars(self).get("_row_names")
+
+    def training_weights(self) -> np.ndarray | None:
+        """How often each case counts, with the weight of its class; None where all count once."""
+        return self._fit_weights
 
     @of_one_fit
     def training_metrics(self, rows: Any) -> np.ndarray:
@@ -224,8 +261,8 @@ class MetricQueries(ABC):
     def get_mahalanobis_matrix(self, X: Any = None) -> np.ndarray:
         """The metric matrix at each point, (n_queries, n_features, n_features).
 
-        Where the cases have metrics as well (``case_metrics`` of ``PLML``): that between the point
-        and a case in the same place, whose metric is that of the nearest training instance.
+        If the cases have metrics as well (``case_metrics`` of ``PLML``), it is the metric between
+        the point and a case at the same location, with the metric of the nearest training instance.
 
         Parameters
         ----------
@@ -237,9 +274,9 @@ class MetricQueries(ABC):
     def pair_distance(self, pairs: Any, squared: bool = False) -> np.ndarray:
         """Distance within each pair, under the metric at its *first* point.
 
-        A local metric is not symmetric: swapping the two points changes the distance. Where the
-        cases have metrics as well (``case_metrics`` of ``PLML``), the second point is a case, and
-        its metric that of its nearest training instance.
+        A local metric is not symmetric: swapping the two points changes the distance. If the
+        cases have metrics as well (``case_metrics`` of ``PLML``), the second point is a case, with
+        the metric of its nearest training instance.
 
         Parameters
         ----------
@@ -264,11 +301,13 @@ class MetricQueries(ABC):
     def get_metric(self) -> Callable[..., float]:
         """The learned metric as a function of two points, ``metric(u, v, squared=False)``.
 
-        The metric is that at ``u``. The function stays as it is when the estimator is fitted again.
+        The metric is that at ``u``. The function does not change when the estimator is fitted
+        again.
         """
 
         def metric(u: Any, v: Any, squared: bool = False) -> float:
             for point in (u, v):
+                refuse_unservable(point, "a point", ndim=None)
                 check_kinds(point, None)
             u, v = np.asarray(u), np.asarray(v)
             if u.ndim != 1 or u.shape != v.shape:
@@ -279,7 +318,7 @@ class MetricQueries(ABC):
 
     @of_one_fit
     def explain(self, X: Any = None, n_neighbors: int | None = None) -> Explanation:
-        """The vote behind each prediction, why this class and not the next, and the nearest cases.
+        """The vote behind each prediction, why this class and not another, and the nearest cases.
 
         Parameters
         ----------
@@ -287,21 +326,25 @@ class MetricQueries(ABC):
             each of which is then left out of its own neighbours
         n_neighbors : cases listed per query; by default those that vote, 15 at most
         """
+        if X is not None:
+            check_rows(X)
         queries = None if X is None else self._validate_on_host(X)
         base = self.case_base()
         k = self.n_listed(X, n_neighbors, base.voting.n_neighbors)
         with base.limits():
-            found = base.election(queries, [(1.0, base.voting)])
-            return base.explanation(queries, k, found, found.shares)
+            near = base.near(queries, max(k, base.voting.n_neighbors))
+            found = base.election(queries, [(1.0, base.voting)], near)
+            explained = base.explanation(queries, k, found, found.shares, near=near)
+        return explained.of_table(X).named(X, self.training_names())
 
     @of_one_fit
     def local_importance(self, X: Any = None) -> np.ndarray:
         """How much each feature sets the classes apart near each point, (n_queries, n_features).
 
         Rows are shares that sum to one. They are averages over the 15 nearest training instances
-        of what a feature adds alone to the squared distances to the nearest cases of other classes,
-        less to those of the same class, where near means near without it; what is negative counts
-        as zero.
+        of what a feature alone adds to the squared distances to the nearest cases of other classes,
+        minus what it adds to those of the same class, where *nearest* means nearest without the
+        feature. Negative averages count as zero.
 
         Parameters
         ----------
@@ -320,6 +363,19 @@ class MetricQueries(ABC):
         with self._run().limits():
             return self.case_base().average_importance()
 
+    @of_one_fit
+    def staleness(self, X: Any, y: Any, *, n_parts: int = 2, random_state: int = 0) -> "Staleness":
+        """What the learned metric loses on new labelled rows, and whether a refit is due.
+
+        Parameters
+        ----------
+        X, y : rows that were not learned from, and their classes
+        n_parts, random_state : as in ``plml.staleness``
+        """
+        from plml.evaluation.staleness import staleness
+
+        return staleness(self, X, y, n_parts=n_parts, random_state=random_state)
+
     def case_base(self, columns: np.ndarray | None = None) -> CaseBase:
         """The labelled training rows under the metric, to be asked for explanations.
 
@@ -330,13 +386,14 @@ class MetricQueries(ABC):
         unnamed = [f"x{i}" for i in range(self.n_features_in_)]
         names = np.asarray(getattr(self, "feature_names_in_", unnamed), dtype=object)
         return CaseBase(
-            self._metric,
+            with_memory(self._metric),
             self._fit_X,
             self._fit_codes,
             self.classes_,
             names,
             columns=columns,
             voting=Voting(*self._voting()),
+            sample_weight=self._vote_weights,
             rule=None if self._votes_are_counted() else lambda X: on_host(self._shares(X)),
             limits=self._run().limits,
         )

@@ -12,12 +12,14 @@ from plml.metric.two_sided_metric import TwoSidedMetric
 from plml.metric.weight_rules import WeightRule
 from plml.ops.distances import mean_radius
 from plml.ops.span import Span, inside
+from plml.stages.earlier import Earlier
 from plml.stages.one_machine import OneMachine, case_weights
 from plml.stages.pipeline import Settings, Weighting
-from plml.stages.triplets import n_triplets
+from plml.stages.triplets import n_triplets, triplets_per_row
 
-#: (anchors in the coordinates of the search, scales of the training rows, the training rows)
-RuleMaker = Callable[[Any, Any, np.ndarray], WeightRule]
+#: (anchors in the coordinates of the search, scales of the training rows, the training rows, their
+#: sample weights)
+RuleMaker = Callable[[Any, Any, np.ndarray, np.ndarray | None], WeightRule]
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Recipe:
     ----------
     weighting, settings : of the pipeline
     make_rule : weights of new points
+    make_case_rule : weights of cases that are added
     neighbor_search : of the fit
     device, approximate : of the search
     rescale : whether the rows are brought to one scale before they are learned from
@@ -36,22 +39,35 @@ class Recipe:
     weighting: Weighting
     settings: Settings
     make_rule: RuleMaker
+    make_case_rule: RuleMaker
     neighbor_search: str
     device: str
     approximate: bool
     rescale: bool = False
 
-    def unit(self, X: Array) -> float:
+    def unit(self, X: Array, sample_weight: np.ndarray | None = None) -> float:
         """The length that the parameters call one, where some rows are learned from."""
-        return mean_radius(X) if self.rescale else 1.0
+        return mean_radius(X, sample_weight) if self.rescale else 1.0
 
-    def triplets_of(self, class_sizes: np.ndarray) -> int:
-        """How many triplets are learned from, given the sizes of the classes."""
-        return n_triplets(class_sizes, self.settings.n_targets, self.settings.n_impostors)
+    def triplets_of(
+        self, y: np.ndarray, n_classes: int, sample_weight: np.ndarray | None = None
+    ) -> float:
+        """The total weight of the triplets that are learned from, their number without weights."""
+        numbers = self.settings.n_targets, self.settings.n_impostors
+        sizes = np.bincount(y, minlength=n_classes)
+        if sample_weight is None:
+            return n_triplets(sizes, *numbers)
+        return float(triplets_per_row(sizes, *numbers) @ np.bincount(y, sample_weight, n_classes))
 
-    def stages(self, X: Array, y: np.ndarray) -> OneMachine:
-        """The stages of the pipeline on some rows."""
-        return OneMachine(X, y, self.neighbor_search)
+    def stages(
+        self,
+        X: Array,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        earlier: Earlier | None = None,
+    ) -> OneMachine:
+        """The stages of the pipeline on some rows, from what an earlier fit left."""
+        return OneMachine(X, y, self.neighbor_search, sample_weight, earlier)
 
     def metric(
         self,
@@ -62,17 +78,28 @@ class Recipe:
         anchors: np.ndarray | None,
         scales: Any,
         span: Span | None = None,
+        sample_weight: np.ndarray | None = None,
+        center: np.ndarray | None = None,
     ) -> BasisMetric:
-        """What was learned, ready to be asked; all in the coordinates of the data."""
+        """What was learned, ready to be asked; all in the coordinates of the data.
+
+        X and y are those of all cases; weights and scales are of the rows that were learned from.
+        """
         anchors = None if anchors is None else inside(anchors, span)
-        rule = self.make_rule(anchors, scales, X)
+        n = len(weights)
+        counts = None if sample_weight is None else sample_weight[:n]
+        rule, case_rule = (
+            make(anchors, scales, X[:n], counts) for make in (self.make_rule, self.make_case_rule)
+        )
         how: dict[str, Any] = {
+            "case_rule": case_rule,
+            "center": center,
             "span": span,
             "device": self.device,
             "approximate": self.approximate,
         }
-        cases = case_weights(self.settings.case_metrics, y, weights)
-        if cases is None:
+        kind, m = self.settings.case_metrics, weights.shape[1]
+        if kind is None:
             return BasisMetric(X, weights, M, rule, **how)
-        m = weights.shape[1]
+        cases = case_weights(kind, y, weights) if kind == "class" else None  # their own
         return TwoSidedMetric(X, weights, M[:m], rule, cases, M[m:], **how)

@@ -19,8 +19,9 @@ from plml.estimators._cross_validation import (
     plan_of,
     same_splits,
 )
-from plml.estimators._folds import checked_splits
+from plml.estimators._folds import checked_splits, folds_of_kept
 from plml.estimators._recipe import Recipe
+from plml.estimators._scoring import Scoring
 from plml.metric.votes import VOTES, Voting
 from plml.stages.pipeline import SingleWeighting
 from plml.stages.run import Run
@@ -32,15 +33,22 @@ REGULARIZATIONS = (0.01, 0.1, 1.0, 10.0, 100.0)
 
 
 class Selection(NamedTuple):
-    """The setting with the best mean accuracy, and how every setting did."""
+    """The setting with the best mean score, and how every setting did."""
 
     params: dict[str, Any]
     score: float
     results: dict[str, Any]
 
 
-def select_regularization(model: Any, X: Array, y: np.ndarray, how: Any, run: Run) -> Selection:
-    """The setting with the best accuracy over the folds; the larger regularization of equals.
+def select_regularization(
+    model: Any,
+    X: Array,
+    y: np.ndarray,
+    how: Any,
+    run: Run,
+    sample_weight: np.ndarray | None = None,
+) -> Selection:
+    """The setting with the best score over the folds; the larger regularization of equals.
 
     Parameters
     ----------
@@ -48,16 +56,20 @@ def select_regularization(model: Any, X: Array, y: np.ndarray, how: Any, run: Ru
         or ``n_bases`` are several, these are selected as well
     X, y : rows in their span and class codes
     how : has ``regularizations``, positive numbers in any order, ``cv`` in scikit-learn's meaning,
-        and ``selection_tol``, the relative gap within the folds
+        ``selection_tol``, the relative gap within the folds, and maybe ``scoring``
     run : its threads are shared by the folds
+    sample_weight : (n,) of the rows, or None
     """
     check_targets(y)
     candidates, classes = _candidates(model, how), model.classes_
+    scoring = Scoring(getattr(how, "scoring", None), classes)
     k = candidates.votings[0].n_neighbors
+    cv = folds_of_kept(how.cv, getattr(model, "kept_rows_", None))
     splits = same_splits(
-        run.checkpoint, lambda: checked_splits(how.cv, X, y, classes, "regularization", k)
+        run.checkpoint, lambda: checked_splits(cv, X, y, classes, "regularization", k)
     )
-    folds = Fold.of(splits, len(y), len(classes))
+    scoring.check(splits, y, sample_weight)
+    folds = Fold.of(splits, len(y), scoring, sample_weight)
     stages = plan_of(candidates, folds, X, run)
     run.plan({**stages, FINAL_FIT: cost_of_fit(candidates, X)})
     results = compare(candidates, folds, X, y, run).results
@@ -89,6 +101,7 @@ def _candidates(model: Any, how: Any) -> SettingGrid:
         tuple(Voting(k, kind) for k, kind in product(neighbors, kinds)),
         how.selection_tol,
         voting_names=tuple(name for name, selected in several.items() if selected),
+        weigh_votes=model.weigh_votes,
     )
 
 

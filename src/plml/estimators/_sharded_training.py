@@ -20,8 +20,12 @@ _ON_CLUSTER = {
     "device": "cpu",
     "search_backend": "exact",
     "prior": None,
+    "n_directions": "auto",
     "case_metrics": None,
     "vote": "uniform",
+    "class_weight": None,
+    "weigh_votes": False,
+    "warm_start": False,
 }
 
 
@@ -108,7 +112,7 @@ class ShardedTraining(Host):
             return super()._make_metric()
         from plml.dask.sharded_metric import ShardedMetric
 
-        rule = self.recipe(self.scale_).make_rule(self.anchors_, self._scales, self._fit_X)
+        rule = self.recipe(self.scale_).make_rule(self.anchors_, self._scales, self._fit_X, None)
         return ShardedMetric(self._training, self.weights_, self.basis_metrics_, rule)
 
     def _remote_queries(self, X: Any) -> Any:

@@ -45,6 +45,11 @@ class SmoothWeights(Host):
             return _nearest_row
         return partial(_new_point, weighting, self.tol, self.max_iter)
 
+    def _case_rule_maker(self, weighting: Weighting) -> RuleMaker:
+        if not isinstance(weighting, SmoothWeighting):
+            return super()._case_rule_maker(weighting)
+        return partial(_new_point, weighting, self.tol, self.max_iter)
+
     def _case_side(self) -> str | None:
         return self.case_metrics
 
@@ -53,15 +58,24 @@ class SmoothWeights(Host):
         return *super()._metric_parameters(), *rule
 
 
-def _nearest_row(anchors: Any, scales: Any, X: np.ndarray) -> WeightRule:
+def _nearest_row(
+    anchors: Any, scales: Any, X: np.ndarray, sample_weight: np.ndarray | None
+) -> WeightRule:
     return NearestRow()
 
 
 def _new_point(
-    weighting: SmoothWeighting, tol: float, max_iter: int, anchors: Any, scales: Any, X: np.ndarray
+    weighting: SmoothWeighting,
+    tol: float,
+    max_iter: int,
+    anchors: Any,
+    scales: Any,
+    X: np.ndarray,
+    sample_weight: np.ndarray | None,
 ) -> WeightRule:
     return NewPoint(
         weighting.rule_for_new_points(anchors, tol, max_iter),
         scales,
         partial(warn_of_gap, "the weights of new points", tol, max_iter, X),
+        sample_weight,
     )

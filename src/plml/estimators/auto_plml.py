@@ -2,15 +2,15 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from numbers import Integral
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
@@ -24,6 +24,7 @@ from plml.estimators._committee import (
     members,
     metrics_of,
     seats,
+    seats_by_score,
 )
 from plml.estimators._cross_validation import (
     FINAL_FIT,
@@ -37,23 +38,41 @@ from plml.estimators._cross_validation import (
     plan_of,
     same_splits,
 )
+from plml.estimators._encoding_choice import fill_line, fill_scores
+from plml.estimators._fit_warnings import rows_left_out
 from plml.estimators._fitted_state import of_one_fit, refitted
-from plml.estimators._folds import checked_splits, stratified_part
+from plml.estimators._folds import checked_splits, folds_of_kept
 from plml.estimators._large_margin import LargeMarginClassifier
+from plml.estimators._living_tables import LivingTable
 from plml.estimators._parameters import COUNT, POSITIVE, Parameters, parameter
+from plml.estimators._scoring import ScoresAsSelected, Scoring
 from plml.estimators._selection import counts, largest_first, votes
 from plml.estimators.plml import PLML
 from plml.estimators.sml import SML
+from plml.evaluation.rivals import stratified_part
 from plml.inspection.explaining import CaseBase, Election, joined
 from plml.inspection.explanation import Explanation
-from plml.inspection.lineage import Lineage, in_columns, lineage, snapped, table_values
+from plml.inspection.lineage import Lineage, in_columns, known_values, lineage
+from plml.inspection.values import table_values
 from plml.io.checkpoints import Checkpoint
 from plml.metric.votes import Voting
 from plml.ops.span import inside, span_of
-from plml.preprocessing.table_encoder import TableEncoder
+from plml.preprocessing.columns import are_keys
+from plml.preprocessing.table_encoder import FILLS, TableEncoder, unpacked_gaps
 from plml.stages.run import Run
 from plml.stages.triplets import check_targets
-from plml.validation import refuse_keywords, training_data
+from plml.validation import (
+    WeightedRows,
+    check_rows,
+    refuse_keywords,
+    row_names,
+    rows_that_count,
+    training_data,
+    with_class_weight,
+)
+
+if TYPE_CHECKING:
+    from plml.evaluation.staleness import Staleness
 
 #: What may be learned: nothing, so that the prior is the metric; one metric for all; metrics that
 #: vary over the data; and these with one per class at the stored cases besides.
@@ -70,20 +89,24 @@ _SECOND = "local metrics, "
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
+class AutoPLML(LivingTable, Parameters, ScoresAsSelected, BaseEstimator):
     """Nearest neighbours under a metric that cross-validation on the training rows selects.
 
-    Takes a table of numbers, or a data frame with categories and missing values, and needs nothing
-    else. It compares plain k-nearest neighbours, one metric, local metrics, and two-sided ones;
-    two priors; values of the regularization; numbers of neighbours and ways to vote. Local and
-    two-sided metrics are tried with the prior and the pull that are best for one metric. The
-    settings that vote best together are fitted to all rows, each with its certificate.
+    It takes a table of numbers, or a data frame with categories, dates and missing values, and
+    needs no preparation; ``plml.describe`` says which columns are better left out. It compares
+    plain k-nearest neighbours, one metric, local metrics and two-sided metrics; two priors; values
+    of the regularization; numbers of neighbours and kinds of vote. Local and two-sided metrics are
+    tried with the prior and the pull that are best for one metric. The settings that vote best
+    together are fitted to all rows, each with its certificate.
 
     Parameters
     ----------
     standardize : bool
-        Give every column of numbers the same spread. Leave it out where all columns are in one
-        unit, as the pixels of images are.
+        Give every column of numbers the same spread. Set it to False if all columns are in the same
+        unit, such as the pixels of images.
+    missing : {"auto", "median", "indicator", "neighbors"}
+        What missing numbers become, as ``missing`` of ``TableEncoder``; "auto" takes what does best
+        with Euclidean neighbours on held-out training rows.
     metrics : sequence of {"prior", "one", "local", "two-sided"}
         What may be learned: nothing (the prior is the metric), ``SML``, ``PLML``, or ``PLML`` with
         ``case_metrics="class"``.
@@ -96,22 +119,32 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     n_neighbors : sequence of int
         Numbers of neighbours that vote.
     linear_neighbors : sequence of int
-        The same for the linear vote, which needs more of them. Where ``n_neighbors`` is a single
-        number, that one is meant.
+        The same for the linear vote, which needs more of them. If ``n_neighbors`` is a single
+        number, it is used here as well.
     vote : sequence of {"uniform", "distance", "linear"}
         As ``vote`` of ``PLML``.
     n_bases : int
         Basis metrics of local and two-sided metrics.
     n_members : int
-        At most so many metrics vote together, none of them clearly less accurate than the best
-        (by more than 1.5 standard errors). With one, or where ``max_selection_samples`` is
+        The largest number of metrics that vote together, none of them clearly less accurate than
+        the best (by more than 1.5 standard errors). With one, or if ``max_selection_samples`` is
         exceeded, there is one metric with one number of neighbours and one vote.
     cv : int or splitter
-        Folds, stratified and shuffled where it is a number.
+        Folds; a number of them is stratified and shuffled.
+    scoring : str, callable or None
+        What is maximised on the held-out rows, as in ``PLMLCV``. None is accuracy for the settings
+        and the Brier score for the seats of a committee; any other scorer decides both. A scorer
+        of probabilities is given the votes before they are calibrated, none of them zero.
+    class_weight : {"balanced"}, dict or None
+        As in ``PLML``; scores, calibration and the units of columns are weighted as well.
+    weigh_votes : bool
+        As in ``PLML``.
     max_selection_samples : int
-        Of more rows than this, a stratified part is selected on.
+        If there are more rows than this, settings are selected on a stratified part of them.
     selection_tol : float
         Relative gap of both stages within the folds.
+    n_directions : int, "auto" or None
+        As in ``PLML``, of the encoded columns.
     tol, max_iter, neighbor_search, search_backend, device, working_memory, verbose
         As in ``PLML``, of the last fit; the device is also that of the folds.
     n_jobs : int or None
@@ -122,10 +155,10 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     best_params_ : dict
-        The setting with the best accuracy: ``metrics``, ``prior``, ``pull``, ``regularization``
+        The setting with the best score: ``metrics``, ``prior``, ``pull``, ``regularization``
         (per triplet), ``n_neighbors``, ``vote``.
     best_score_ : float
-        Its mean accuracy over the folds.
+        Its mean score over the folds.
     members_ : list of dict
         The settings that vote, as in ``best_params_``, with their ``weight`` and the number of
         their ``model`` in ``models_``; those of the same metric follow each other.
@@ -133,18 +166,22 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         As in ``PLMLCV``, for all settings; also ``mean_test_brier``, by which settings of the same
         accuracy are told apart.
     baselines_ : dict of float
-        Accuracies over the same folds: of the largest class, of Euclidean neighbours at their best
+        Scores over the same folds: of the largest class, of Euclidean neighbours at their best
         number and vote, and of one metric at its best setting.
     models_ : list of PLML or SML
         What was fitted to all rows, as ``encoder_`` gives them, the one with the most weight first.
     model_ : PLML or SML
         The first of ``models_``: the metric of ``kneighbors``, ``explain`` and the vectors.
     encoder_ : TableEncoder
+    fill_scores_ : dict of float
+        Accuracies of the ways to fill gaps, where one had to be chosen.
     calibration_ : tuple of float
         The smoothing, the power and the floor that turn shares of votes into probabilities, found
         on the votes for held-out rows.
-    dual_gap_, n_iter_, converged_
-        Of ``model_``.
+    dual_gap_, weights_gap_, n_iter_ : float, float and int
+        The largest of ``models_``; a single metric has no stage 1.
+    converged_ : bool
+        Whether all of ``models_`` have converged.
     n_selection_samples_ : int
         Rows that were selected on.
     classes_ : (n_classes,) array
@@ -163,6 +200,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     """
 
     standardize: bool = parameter(True, "boolean")
+    missing: str = parameter("auto", StrOptions({"auto", *FILLS}))
     metrics: Sequence[str] = parameter(METRICS, "array-like")
     priors: Sequence[str] = parameter(PRIORS, "array-like")
     regularizations: Sequence[float] = parameter((0.1, 0.001), "array-like")
@@ -171,8 +209,14 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     linear_neighbors: Sequence[int] = parameter((9, 19, 41, 121, 241), "array-like", COUNT)
     vote: Sequence[str] = parameter(("uniform", "distance", "linear"), "array-like", str)
     n_bases: int = parameter(10, COUNT)
+    n_directions: int | str | None = parameter("auto", COUNT, StrOptions({"auto"}), None)
     n_members: int = parameter(2, COUNT)
     cv: Any = parameter(3, "cv_object")
+    scoring: str | Callable[..., float] | None = parameter(None, str, callable, None)
+    class_weight: dict[Any, float] | str | None = parameter(
+        None, dict, StrOptions({"balanced"}), None
+    )
+    weigh_votes: bool = parameter(False, "boolean")
     max_selection_samples: int = parameter(10_000, COUNT)
     selection_tol: float = parameter(1e-2, POSITIVE)
     tol: float = parameter(1e-3, POSITIVE)
@@ -189,6 +233,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         self,
         X: Any,
         y: Any = None,
+        sample_weight: Any = None,
         checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
         **unknown: Any,
     ) -> Self:
@@ -199,6 +244,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         X : (n_samples, n_features) array or data frame; columns that are not numbers are
             categories, and entries may be missing
         y : (n_samples,) class labels
+        sample_weight : (n_samples,) how often each row counts; one of weight zero is left out
         checkpoint : as in ``PLML``; folds that are done are not computed again
         """
         refuse_keywords(self, unknown)
@@ -210,54 +256,89 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         self._validate_params()
         check_device(self.device)
         with refitted(self) as model:
-            model._fit(X, y, None if checkpoint is None else Checkpoint.of(checkpoint))
+            checkpoint = None if checkpoint is None else Checkpoint.of(checkpoint)
+            model._fit(rows_that_count(X, y, sample_weight), checkpoint)
         found = [warning for one in self.models_ for warning in one.fit_warnings()]
+        found += rows_left_out(self)
         for warning in {str(warning): warning for warning in found}.values():
             warnings.warn(warning, stacklevel=2)
         return self
 
-    def _fit(self, X: Any, y: Any, checkpoint: Checkpoint | None) -> None:
-        self.encoder_ = TableEncoder(standardize=self.standardize).fit(X)
-        self.n_features_in_ = self.encoder_.n_features_in_
-        if hasattr(self.encoder_, "feature_names_in_"):
-            self.feature_names_in_ = self.encoder_.feature_names_in_
-        rows, self.classes_, codes = training_data(SML(), self.encoder_.transform(X), y)
-        check_targets(codes)
+    def _fit(self, given: WeightedRows, checkpoint: Checkpoint | None) -> None:
         random = check_random_state(self.random_state)
         seeds = [int(seed) for seed in random.randint(2**31, size=3)]
+        rows, codes, weights = self._encode(given, seeds[0])
         run = Run(n_jobs=self.n_jobs, memory=self.working_memory, verbose=self.verbose)
         if checkpoint is not None:
             parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
-            run = replace(run, checkpoint=checkpoint.open(parameters, rows, codes))
+            weighted = [] if weights is None else [weights]
+            run = replace(run, checkpoint=checkpoint.open(parameters, rows, codes, *weighted))
         with run.shown():
             part = self._part(codes, seeds[0], run)
             self.n_selection_samples_ = len(part)
             placed = to_available_device(rows[part], self.device)
             together = self.n_members > 1 and len(part) == len(codes)
-            placed = inside(placed, span_of(placed))
-            self._select(placed, codes[part], seeds[1], seeds[2], run, together)
+            counts = None if weights is None else weights[part]
+            placed = inside(placed, span_of(placed, self.n_directions, counts))
+            folds = self._folds(placed, codes[part], counts, seeds[1], run)
+            self._select(placed, codes[part], folds, seeds[2], run, together)
             with run.stage(FINAL_FIT):
-                self.models_ = self._fit_members(rows, codes, seeds[2], run)
+                self.models_ = self._fit_members(rows, codes, weights, seeds[2], run)
         self.model_ = self.models_[0]
         self.dual_gap_ = max(model.dual_gap_ for model in self.models_)
+        self.weights_gap_ = max(vars(model).get("weights_gap_", 0.0) for model in self.models_)
         self.n_iter_ = max(model.n_iter_ for model in self.models_)
         self.converged_ = all(model.converged_ for model in self.models_)
 
+    def _encode(
+        self, given: WeightedRows, seed: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """The rows as numbers, gaps filled, their classes and weights, checked and remembered."""
+        X, y, weights, kept = given
+        first = FILLS[0] if self.missing == "auto" else self.missing
+        self.encoder_ = TableEncoder(self.standardize, first).fit(X)
+        _warn_of_keys(X)
+        self.n_features_in_ = self.encoder_.n_features_in_
+        if hasattr(self.encoder_, "feature_names_in_"):
+            self.feature_names_in_ = self.encoder_.feature_names_in_
+        rows, self.classes_, codes = training_data(SML(), self.encoder_.transform(X), y)
+        check_targets(codes)
+        self._row_names, self._gaps = row_names(X), self.encoder_.gaps(X)
+        if kept is not None:
+            self.kept_rows_ = kept
+            self._row_names = kept if self._row_names is None else self._row_names
+        weights = with_class_weight(weights, self.class_weight, self.classes_, codes)
+        choose = self.missing == "auto" and self._gaps.any()
+        how = codes, self.standardize, seed, weights
+        self.fill_scores_ = fill_scores(X, *how) if choose else {}
+        best = max(self.fill_scores_, key=self.fill_scores_.__getitem__, default=first)
+        if best != first or weights is not None:
+            self.encoder_ = TableEncoder(self.standardize, best).fit(X, None, weights)
+            rows = self.encoder_.transform(X).astype(rows.dtype)
+        return rows, codes, weights
+
     def _fit_members(
-        self, rows: np.ndarray, codes: np.ndarray, seed: int, run: Run
+        self,
+        rows: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray | None,
+        seed: int,
+        run: Run,
     ) -> list[LargeMarginClassifier]:
         """The metrics of the members, fitted to all rows; what they have in common, once."""
         firsts = {member["model"]: member for member in reversed(self.members_)}
-        names = [f"metric {number + 1} of {len(firsts)}" for number in range(len(firsts))]
+        # Those with a graph first: the triplets come from the same pass over the distances.
+        order = sorted(firsts, key=lambda number: (firsts[number]["metrics"] in _SINGLE, number))
+        names = [f"metric {place + 1} of {len(order)}" for place in range(len(order))]
         run.plan(dict.fromkeys(names, 1.0))
         shared = SharedPreparation(run.checkpoint)
-        models = []
-        for number, name in enumerate(names):
-            model = self._estimator(firsts[number], seed, codes)
+        models: dict[int, LargeMarginClassifier] = {}
+        for name, number in zip(names, order, strict=True):
+            model = self._estimator(firsts[number], seed, codes, weights)
             own = replace(run, checkpoint=shared.of_member(number))
             with run.stage(name):
-                models.append(model.fit_within(rows, self.classes_[codes], own))
-        return models
+                models[number] = model.fit_within(rows, self.classes_[codes], own, weights)
+        return [models[number] for number in sorted(models)]
 
     def _part(self, codes: np.ndarray, seed: int, run: Run) -> np.ndarray:
         """The rows that are selected on: all, or a stratified part."""
@@ -271,10 +352,9 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         return part
 
     def _select(
-        self, X: Array, y: np.ndarray, fold_seed: int, seed: int, run: Run, together: bool
+        self, X: Array, y: np.ndarray, folds: list[Fold], seed: int, run: Run, together: bool
     ) -> None:
         """Set what is known of the selection: settings that vote together, or the best one."""
-        folds = self._folds(X, y, fold_seed, run)
         n_kept = _KEPT if together else 0
         grids, comparison = self._compared(folds, X, y, seed, run, n_kept)
         results = self.cv_results_ = comparison.results
@@ -282,13 +362,20 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         self.best_params_ = results["params"][best]
         self.best_score_ = float(results["mean_test_score"][best])
         self.baselines_ = _baselines(results, folds, y)
-        truth = np.concatenate([y[fold.test] for fold in folds])
+        tested = np.concatenate([fold.test for fold in folds])
+        truth, counts = y[tested], folds[0].counted(tested)
         numbers, voted = comparison.votes_in_all_folds()
         if len(numbers):
-            able = eligible(voted, truth)
+            by_score = self.scoring is not None
+            able = slice(None) if by_score else eligible(voted, truth, counts)
             numbers, voted = numbers[able], voted[able]
             settings = [results["params"][number] for number in numbers]
-            taken = seats(voted, truth, metrics_of(settings), self.n_members)
+            metrics, most = metrics_of(settings), self.n_members
+            if by_score:
+                score = partial(folds[0].scoring.scores, codes=truth, sample_weight=counts)
+                taken = seats_by_score(voted, metrics, most, score)
+            else:
+                taken = seats(voted, truth, metrics, most, counts)
             self.members_ = members(settings, taken)
             shares = np.einsum("s,snc->nc", taken / taken.sum(), voted)
         else:
@@ -297,7 +384,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
             (shares,) = run.checkpoint.arrays(
                 "shares", lambda: (held_out_shares(chosen, folds, X, y, run),)
             )
-        self.calibration_ = calibration(shares, truth)
+        self.calibration_ = calibration(shares, truth, counts)
 
     def _compared(
         self, folds: list[Fold], X: Array, y: np.ndarray, seed: int, run: Run, n_kept: int
@@ -313,7 +400,9 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         plan = plan_of(grids[0], folds, X, run)
         if two_phases := single != several and bool(several):
             plan |= plan_of(grid(several, priors[:1], pulls[:1]), folds, X, run, _SECOND)
-        run.plan({**plan, FINAL_FIT: cost_of_fit(grids[0], X)})
+        n_rows = len(X) if self._gaps is None else len(self._gaps)
+        growth = n_rows / len(X)  # all rows to the part that is selected on
+        run.plan({**plan, FINAL_FIT: growth * cost_of_fit(grids[0], X)})
         comparison = compare(grids[0], folds, X, y, run)
         if two_phases:
             best = comparison.results["params"][_best(comparison.results)]
@@ -322,8 +411,12 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
             comparison = comparison.joined_with(later)
         return grids, comparison
 
-    def _folds(self, X: Array, y: np.ndarray, seed: int, run: Run) -> list[Fold]:
-        cv = self.cv
+    def _folds(
+        self, X: Array, y: np.ndarray, weights: np.ndarray | None, seed: int, run: Run
+    ) -> list[Fold]:
+        cv = folds_of_kept(self.cv, vars(self).get("kept_rows_"))
+        n = float(len(y) if weights is None else weights.sum())
+        scoring = Scoring(self.scoring, self.classes_, 1.0 / (n + 1.0))
         if isinstance(cv, Integral):
             cv = StratifiedKFold(int(cv), shuffle=True, random_state=seed)
         instead = "use PLML, which selects nothing"
@@ -331,7 +424,8 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
             run.checkpoint,
             lambda: checked_splits(cv, X, y, self.classes_, "the metric", instead=instead),
         )
-        return Fold.of(splits, len(y), len(self.classes_))
+        scoring.check(splits, y, weights)
+        return Fold.of(splits, len(y), scoring, weights)
 
     def _votings(self, n_rows: int) -> tuple[Voting, ...]:
         """How neighbours may vote, where there are so many rows in the smallest fold."""
@@ -368,10 +462,15 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
             paths.append(
                 RegularizationPath(recipe, regularizations, params, name, per_triplet=True)
             )
-        return SettingGrid(tuple(paths), votings, self.selection_tol, n_kept)
+        grid = SettingGrid(tuple(paths), votings, self.selection_tol, n_kept)
+        return grid._replace(weigh_votes=self.weigh_votes)
 
     def _estimator(
-        self, params: dict[str, Any], seed: int, y: np.ndarray | None = None
+        self,
+        params: dict[str, Any],
+        seed: int,
+        y: np.ndarray | None = None,
+        sample_weight: np.ndarray | None = None,
     ) -> LargeMarginClassifier:
         """The estimator of a setting; its regularization is that of rows with classes y."""
         how: dict[str, Any] = {
@@ -388,8 +487,8 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
             cases = "class" if params["metrics"] == "two-sided" else None
             model = PLML(**how, case_metrics=cases, n_bases=self.n_bases, random_state=seed)
         if y is not None:
-            relative = params["regularization"] * model.recipe().triplets_of(np.bincount(y))
-            model.set_params(regularization=relative)
+            n_triplets = model.recipe().triplets_of(y, len(self.classes_), sample_weight)
+            model.set_params(regularization=params["regularization"] * n_triplets)
         return model
 
     @of_one_fit
@@ -433,17 +532,35 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
 
     @of_one_fit
     def training_cases(self) -> tuple[np.ndarray, np.ndarray]:
-        """The encoded rows that were learned from, numbers in the units of the table, and where in
-        ``classes_`` the class of each one is.
+        """The encoded cases, numbers in the units of the table, and where in ``classes_`` the class
+        of each one is; the first ``n_learned`` are the rows that were learned from.
         """
         rows, codes = self.model_.training_cases()
         return self.encoder_.in_units_of_the_table(rows), codes
 
     @of_one_fit
-    def training_values(self) -> np.ndarray:
-        """The rows that were learned from as they were in the table, gaps filled in."""
-        rows = self.model_.training_cases()[0]
-        return snapped(self._columns().values(rows), rows.dtype)
+    def training_values(self, rows: np.ndarray | None = None) -> np.ndarray:
+        """The cases as they were in the table.
+
+        Parameters
+        ----------
+        rows : (n,) numbers of some of them; None for all
+        """
+        cases = self.model_.training_cases()[0]
+        rows = np.arange(len(cases)) if rows is None else rows
+        values = known_values(self._columns(), cases, rows)
+        gaps = vars(self).get("_gaps")  # models of older files have none
+        if gaps is not None:
+            values[unpacked_gaps(gaps[rows], self.n_features_in_)] = np.nan
+        return values
+
+    def training_names(self) -> np.ndarray | None:
+        """As ``PLML.training_names``."""
+        return vars(self).get("_row_names")
+
+    def training_weights(self) -> np.ndarray | None:
+        """As ``PLML.training_weights``."""
+        return self.model_.training_weights()
 
     def _columns(self) -> Lineage:
         """The columns of the table that the features were made from."""
@@ -460,14 +577,17 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         ----------
         X, n_neighbors : as in ``PLML``
         """
+        if X is not None:
+            check_rows(X)
         rows = self._encoded(X)
         found, base = self._election(rows), self._case_base()
         most = max(ballot.n_neighbors for ballot in found.ballots)
         k = self.model_.n_listed(X, n_neighbors, most)
         told = base.explanation(rows, k, found, calibrated(found.shares, *self.calibration_))
         columns = self._columns()
-        here = columns.values(base.X) if X is None else table_values(X)
-        return in_columns(told, columns, base.X, here)
+        here = self.training_values() if X is None else table_values(X)
+        told = in_columns(told, columns, self.training_values, here)
+        return told.named(X, self.training_names())
 
     @of_one_fit
     def local_importance(self, X: Any = None) -> np.ndarray:
@@ -483,6 +603,18 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     def average_importance(self) -> np.ndarray:
         """As ``PLML.average_importance``, by columns of the table."""
         return self._by_column(self._case_base().average_importance())
+
+    @of_one_fit
+    def staleness(self, X: Any, y: Any, *, n_parts: int = 2, random_state: int = 0) -> "Staleness":
+        """As ``PLML.staleness``.
+
+        Parameters
+        ----------
+        X, y, n_parts, random_state : as in ``PLML.staleness``
+        """
+        from plml.evaluation.staleness import staleness
+
+        return staleness(self, X, y, n_parts=n_parts, random_state=random_state)
 
     def _case_base(self) -> CaseBase:
         """Of ``model_``, with the columns of the table that its features were made from."""
@@ -508,9 +640,14 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
         return [(model, pairs) for model, pairs in found if pairs]
 
     @of_one_fit
-    def index_vectors(self) -> np.ndarray:
-        """As ``PLML.index_vectors``, of the encoded training rows."""
-        return self.model_.index_vectors()
+    def index_vectors(self, rows: Any = None) -> np.ndarray:
+        """As ``PLML.index_vectors``, of the encoded training rows.
+
+        Parameters
+        ----------
+        rows : (n,) numbers of some cases; None for all
+        """
+        return self.model_.index_vectors(rows)
 
     @of_one_fit
     def query_vectors(self, X: Any = None) -> np.ndarray:
@@ -525,17 +662,14 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
     @of_one_fit
     def summary(self) -> str:
         """What was selected and what it is worth, in a few lines."""
-        encoder = self.encoder_
-        n_numbers = self.n_features_in_ - len(encoder.categories_)
-        columns = (
-            f"columns: {n_numbers} of numbers, {len(encoder.categories_)} of categories, "
-            f"{encoder.n_missing_} missing entries filled in"
-        )
+        encoder, scoring = self.encoder_, Scoring(self.scoring, self.classes_)
+        name, shown = scoring.name, scoring.shown
         lines = [
-            *([columns] if encoder.categories_ or encoder.n_missing_ else []),
-            f"accuracy in cross-validation on {self.n_selection_samples_} rows",
-            *(f"  {name}: {score:.2%}" for name, score in self.baselines_.items()),
-            f"  best setting: {self.best_score_:.2%}",
+            *encoder.summary_lines(),
+            *([fill_line(encoder.missing, self.fill_scores_)] if self.fill_scores_ else []),
+            f"{name} in cross-validation on {self.n_selection_samples_} rows",
+            *(f"  {simpler}: {shown(score)}" for simpler, score in self.baselines_.items()),
+            f"  best setting: {shown(self.best_score_)}",
             "selected" if len(self.members_) == 1 else "selected, to vote together",
             *(f"  {in_words(member)}" for member in self.members_),
         ]
@@ -552,6 +686,7 @@ class AutoPLML(Parameters, ClassifierMixin, BaseEstimator):
 
 
 _PASSED_ON = (
+    "n_directions",
     "tol",
     "max_iter",
     "neighbor_search",
@@ -559,6 +694,7 @@ _PASSED_ON = (
     "device",
     "n_jobs",
     "working_memory",
+    "weigh_votes",
 )
 
 
@@ -577,8 +713,21 @@ def _pulls(given: Any) -> tuple[float, ...]:
     return tuple(dict.fromkeys(values.astype(float).tolist()))
 
 
+def _warn_of_keys(X: Any) -> None:
+    """Say that a column of a data frame has another whole number in every row, as a key has."""
+    if not hasattr(X, "iloc"):
+        return
+    for name in X.select_dtypes("integer").columns:
+        if are_keys(X[name], str(name)):
+            warnings.warn(
+                f"column {str(name)!r} has another number in every row, as a key has, and the "
+                "distances between rows depend on it; leave it out",
+                stacklevel=5,
+            )
+
+
 def _best(results: dict[str, Any]) -> int:
-    """The setting with the best accuracy; of equals, that with the best Brier score."""
+    """The setting with the best score; of equals, that with the best Brier score."""
     return int(np.lexsort((results["mean_test_brier"], -results["mean_test_score"]))[0])
 
 
@@ -592,8 +741,8 @@ def _setting(candidates: Sequence[SettingGrid], number: int) -> SettingGrid:
 
 
 def _baselines(results: dict[str, Any], folds: list[Fold], y: np.ndarray) -> dict[str, float]:
-    """Accuracies of what is simpler, over the same folds."""
-    majority = [np.mean(y[fold.test] == np.bincount(y[fold.train]).argmax()) for fold in folds]
+    """Scores of what is simpler, over the same folds."""
+    majority = [_score_of_largest_class(fold, y) for fold in folds]
     kinds, priors = results["param_metrics"], results["param_prior"]
     simpler = {
         "Euclidean neighbours": (kinds == "prior") & (priors == "identity"),
@@ -605,3 +754,10 @@ def _baselines(results: dict[str, Any], folds: list[Fold], y: np.ndarray) -> dic
         if rows.any()
     }
     return {"largest class": float(np.mean(majority)), **best}
+
+
+def _score_of_largest_class(fold: Fold, y: np.ndarray) -> float:
+    """Of a fold where every row is said to be of the class with the most weight."""
+    largest = np.bincount(y[fold.train], fold.counted(fold.train)).argmax()
+    shares = np.tile(np.eye(fold.n_classes)[largest], (1, len(fold.test), 1))
+    return float(fold.scoring.scores(shares, y[fold.test], fold.counted(fold.test))[0])

@@ -20,7 +20,9 @@ from plml.stages.triplets import check_targets, neighbor_triplets
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BoostMetric(LinearMap, NeighborClassifier):
-    """Nearest-neighbour classification under one metric with an exponential loss,
+    """Nearest-neighbour classification under one metric, learned by boosting.
+
+    The metric minimises an exponential loss,
 
         min_{M >= 0} log sum_ijk exp(-(d^2(x_i, x_k) - d^2(x_i, x_j))) + trace_weight tr(M),
 
@@ -37,12 +39,14 @@ class BoostMetric(LinearMap, NeighborClassifier):
         the second reaches the optimum.
     n_targets, n_impostors : int
         Same-class and other-class neighbours that make the triplets of an instance. The
-        exponential loss of few triplets is ruled by the hardest of them: ten of each do better
+        exponential loss of few triplets is dominated by the hardest of them: ten of each do better
         than three in cross-validation (``benchmarks/boostmetric_triplets.py``).
     n_neighbors : int
         Neighbours that vote.
     vote : {"uniform", "distance"}
         As in ``PLML``.
+    class_weight, weigh_votes
+        As in ``PLML``; the term of a triplet is multiplied by the weight of i.
     tol : float
         Stop when the best weak learner beats ``trace_weight`` by no more than this share of it.
     max_iter : int
@@ -64,11 +68,11 @@ class BoostMetric(LinearMap, NeighborClassifier):
         The objective at M.
     excess_ : float
         By how much the best weak learner still beats ``trace_weight``, relative to it; zero at the
-        optimum. It bounds no distance to the optimum: there is no certificate here, and so no
-        ``dual_gap_``.
+        optimum. It does not bound the distance to the optimum: there is no certificate here, and so
+        no ``dual_gap_``.
     converged_ : bool
         Whether ``excess_ <= tol``. A small ``trace_weight`` is rarely reached within ``max_iter``
-        rounds, and no warning says so: boosting is stopped early by design.
+        rounds, and there is no warning: boosting is stopped early by design.
     n_iter_ : int
         Rounds.
     history_ : dict
@@ -115,6 +119,7 @@ class BoostMetric(LinearMap, NeighborClassifier):
                 update=self.update,
                 max_iter=self.max_iter,
                 monitor=Monitor(self.tol, callback),
+                sample_weight=self._fit_weights,
             )
         self._set_metric(learned.M[None] / unit**2)
         self.objective_ = learned.objective

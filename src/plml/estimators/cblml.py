@@ -14,14 +14,16 @@ from plml.stages.pipeline import ClusterWeighting, Weighting
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CBLML(LargeMarginClassifier):
-    """Nearest-neighbour classification under one metric M_b >= 0 per k-means cluster,
+    """Nearest-neighbour classification under one metric per k-means cluster.
+
+    The metrics M_b >= 0 solve
 
         min_{M_b >= 0} regularization sum_b ||M_b||_F^2 + pull sum_ij d^2_i(x_i, x_j)
                        + sum_ijk [1 + d^2_i(x_i, x_j) - d^2_i(x_i, x_k)]_+ ,
 
-    with d_i the distance under the metric of the cluster that contains x_i: PLML with weight one
-    on the instance's own cluster, so nothing ties neighbouring metrics together. A new point
-    belongs to the cluster with the nearest mean.
+    where d_i is the distance under the metric of the cluster that contains x_i. This is PLML with
+    weight one on the instance's own cluster, so that nothing ties neighbouring metrics together. A
+    new point belongs to the cluster with the nearest mean.
 
     Parameters
     ----------
@@ -33,11 +35,13 @@ class CBLML(LargeMarginClassifier):
         Same-class and other-class neighbours that make the triplets of an instance.
     n_neighbors : int
         Neighbours that vote.
-    vote, rescale, prior
+    vote, class_weight, weigh_votes, rescale, prior, n_directions
         As in ``PLML``.
     tol, max_iter, solver, neighbor_search, search_backend, device, n_jobs, working_memory
         As in ``PLML``.
     random_state, verbose
+        As in ``PLML``.
+    warm_start : bool
         As in ``PLML``.
 
     Attributes
@@ -77,5 +81,7 @@ class CBLML(LargeMarginClassifier):
         return _nearest_center
 
 
-def _nearest_center(anchors: Any, scales: Any, X: np.ndarray) -> NearestCenter:
+def _nearest_center(
+    anchors: Any, scales: Any, X: np.ndarray, sample_weight: np.ndarray | None
+) -> NearestCenter:
     return NearestCenter(anchors)

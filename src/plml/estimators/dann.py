@@ -13,19 +13,21 @@ from plml.estimators._neighbor_classifier import NeighborClassifier
 from plml.estimators._parameters import COUNT, POSITIVE, parameter
 from plml.metric.query_metric import QueryMetric
 from plml.ops.span import inside
+from plml.stages.own_metric_search import OwnMetricIndex
 from plml.stages.run import Run
-from plml.stages.search import OwnMetricIndex
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DANN(NeighborClassifier):
-    """Nearest-neighbour classification under the local discriminant metric around each query,
+    """Nearest-neighbour classification under a discriminant metric around each query.
+
+    The metric is
 
         M = W^{-1/2} (W^{-1/2} B W^{-1/2} + epsilon I) W^{-1/2},
 
-    with W and B the pooled within-class and the between-class covariance of the query's
-    neighbourhood: shrunk across the local decision boundary, stretched along it. The neighbourhood
-    is found under the metric of the iteration before, the Euclidean one at first.
+    where W and B are the pooled within-class and the between-class covariance of the query's
+    neighbourhood. The neighbourhood is shrunk across the local decision boundary and stretched
+    along it. It is found under the metric of the previous iteration, initially the Euclidean one.
 
     Parameters
     ----------
@@ -39,6 +41,8 @@ class DANN(NeighborClassifier):
         Neighbours that vote.
     vote : {"uniform", "distance"}
         As in ``PLML``.
+    class_weight, weigh_votes
+        As in ``PLML``; the covariances are weighted.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
 
@@ -75,7 +79,14 @@ class DANN(NeighborClassifier):
         return *super()._metric_parameters(), self.epsilon, self.n_iterations
 
     def _make_metric(self) -> QueryMetric:
-        index = OwnMetricIndex(inside(self._fit_X, self._span))
+        rows, origin = inside(self._fit_X, self._span), self._placed_origin()
+        return self._metric_on(OwnMetricIndex(rows, origin))
+
+    def _metric_after(self, before: QueryMetric, left_out: np.ndarray) -> QueryMetric:
+        return self._metric_on(before.index_after(self._fit_X, left_out))
+
+    def _metric_on(self, index: OwnMetricIndex) -> QueryMetric:
+        n_local = min(self.n_local_, len(index.rows) - 1)
 
         def matrices(Q: np.ndarray, own: np.ndarray | None) -> np.ndarray:
             return discriminant_metrics(
@@ -83,13 +94,14 @@ class DANN(NeighborClassifier):
                 self._fit_codes,
                 Q,
                 n_classes=len(self.classes_),
-                n_local=self.n_local_,
+                n_local=n_local,
                 epsilon=self.epsilon,
                 n_iterations=self.n_iterations,
                 own=own,
                 index=index,
+                sample_weight=self._fit_weights,
             )
 
         # The neighbourhood's points, their residuals and class memberships.
-        elements = self.n_local_ * (3 * self.n_features_in_ + 2 * len(self.classes_))
+        elements = n_local * (3 * self.n_features_in_ + 2 * len(self.classes_))
         return QueryMetric(self._fit_X, index, matrices, elements, self._span)

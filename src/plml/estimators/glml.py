@@ -16,13 +16,13 @@ from plml.baselines.generative import (
     generative_metrics,
     shrunk_predictions,
 )
-from plml.estimators._folds import checked_splits
+from plml.estimators._folds import checked_splits, folds_of_kept
 from plml.estimators._neighbor_classifier import NeighborClassifier
 from plml.estimators._parameters import COUNT, parameter
 from plml.metric.query_metric import QueryMetric
 from plml.ops.span import inside, inward, outward
+from plml.stages.own_metric_search import OwnMetricIndex
 from plml.stages.run import Run
-from plml.stages.search import OwnMetricIndex
 
 #: What ``metric_shrinkage="cv"`` chooses from.
 METRIC_SHRINKAGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
@@ -32,16 +32,16 @@ METRIC_SHRINKAGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
 class GLML(NeighborClassifier):
     """Nearest-neighbour classification under local metrics from Gaussian models of the classes.
 
-    At every point the metric of unit determinant that minimises the leading term of the
-    finite-sample bias of the 1-NN error,
+    At every point, the metric of unit determinant minimises the leading term of the finite-sample
+    bias of the 1-NN error,
 
         min_{M > 0, |M| = 1} |tr(M^{-1} B)|,
         B = sum_c Hess p_c(x) sum_{c' != c} p_c'(x) (p_c'(x) - p_c(x)),
 
-    with p_c the Gaussian density of class c times its share of the data. There is nothing to
-    iterate: the minimiser is known in closed form from the eigenvalues of B. In many dimensions
-    these span many orders of magnitude, and the metric is blind to most directions; it is then
-    shrunk towards the identity, as far as a cross-validation on the training rows asks for.
+    where p_c is the Gaussian density of class c times its share of the data. Nothing is iterated:
+    the minimiser has a closed form in the eigenvalues of B. In many dimensions these span many
+    orders of magnitude, and the metric is blind to most directions; it is then shrunk towards the
+    identity, by an amount that cross-validation on the training rows selects.
 
     Parameters
     ----------
@@ -59,6 +59,8 @@ class GLML(NeighborClassifier):
         Neighbours that vote.
     vote : {"uniform", "distance"}
         As in ``PLML``.
+    class_weight, weigh_votes
+        As in ``PLML``; the Gaussians are weighted.
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
     random_state : int, RandomState or None
@@ -67,7 +69,7 @@ class GLML(NeighborClassifier):
     Attributes
     ----------
     metric_shrinkage_ : float
-        The value used; of equally accurate ones the least.
+        The value used; of equally accurate ones, the smallest.
     cv_results_ : dict of arrays
         ``param_metric_shrinkage`` and ``mean_test_score``, with ``metric_shrinkage="cv"``.
     means_ : (n_classes, d) array
@@ -100,12 +102,7 @@ class GLML(NeighborClassifier):
     random_state: int | np.random.RandomState | None = parameter(None, "random_state")
 
     def _learn(self, X: Array, y: np.ndarray, run: Run) -> None:
-        means, precisions, self._log_constants = fit_gaussians(
-            X, y, len(self.classes_), self.shrinkage
-        )
-        span = self._span
-        self.means_ = means if span is None else span.points(means)
-        self.precisions_ = outward(precisions, span)
+        self._set_densities(X, y, self.classes_, self._fit_weights)
         if self.metric_shrinkage == "cv":
             scores = self._cross_validate(X, y)
             self.metric_shrinkage_ = float(METRIC_SHRINKAGES[scores.argmax()])
@@ -118,26 +115,68 @@ class GLML(NeighborClassifier):
 
     def _cross_validate(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Accuracy of every value on held-out rows, all of them or a random part."""
-        splits = checked_splits(self.cv, X, y, self.classes_, "metric_shrinkage", self.n_neighbors)
+        cv = folds_of_kept(self.cv, getattr(self, "kept_rows_", None))
+        splits = checked_splits(cv, X, y, self.classes_, "metric_shrinkage", self.n_neighbors)
         random = check_random_state(self.random_state)
         share = self.max_selection_samples / sum(len(test) for _, test in splits)
         exponents = 1.0 - np.array(METRIC_SHRINKAGES)
-        correct, n_tested = np.zeros(len(exponents)), 0
+        correct, tested_weight = np.zeros(len(exponents)), 0.0
+        weights = np.ones(len(X)) if self._fit_weights is None else self._fit_weights
         for train, test in splits:
             n_rows = max(1, int(min(share, 1.0) * len(test)))
             tested = random.permutation(test)[:n_rows]
             present, codes = np.unique(y[train], return_inverse=True)
-            model = fit_gaussians(X[train], codes, len(present), self.shrinkage)
-            found = shrunk_predictions(
-                model, X[train], codes, X[tested], exponents, self.n_neighbors
-            )
-            predicted = present[found]
-            correct += (predicted == y[tested]).sum(axis=1)
-            n_tested += n_rows
-        return correct / n_tested
+            counts = weights[train]
+            model = fit_gaussians(X[train], codes, len(present), self.shrinkage, counts)
+            how = exponents, self.n_neighbors, counts if self.weigh_votes else None
+            predicted = present[shrunk_predictions(model, X[train], codes, X[tested], *how)]
+            correct += (predicted == y[tested]) @ weights[tested]
+            tested_weight += weights[tested].sum()
+        return correct / tested_weight
+
+    def _set_densities(
+        self, X: Array, y: np.ndarray, classes: np.ndarray, sample_weight: np.ndarray | None
+    ) -> None:
+        """Set one Gaussian for each of some classes, from rows in their span, codes and weights."""
+        means, precisions, self._log_constants = fit_gaussians(
+            X, y, len(classes), self.shrinkage, sample_weight
+        )
+        span = self._span
+        self.means_ = means if span is None else span.points(means)
+        self.precisions_ = outward(precisions, span)
+        self._density_classes = classes
+
+    def _take_classes(self, classes: np.ndarray) -> None:
+        if "_density_classes" not in vars(self):  # older files do not say so
+            self._density_classes = self.classes_
+        super()._take_classes(classes)
+
+    def _forget_statistics(self, gone: np.ndarray) -> None:
+        """The densities are those of what is left of the rows that were learned from.
+
+        A class of which none is left has that of its added cases.
+        """
+        classes = vars(self).get("_density_classes", self.classes_)
+        known = np.searchsorted(self.classes_, classes)
+        fitted = np.arange(len(self._fit_X)) < self._n_learned
+        for code in known:
+            members = self._fit_codes == code
+            fitted |= members & ~(members & fitted).any()
+        rows, codes = self._fit_X[fitted], self._fit_codes[fitted]
+        kept = np.isin(codes, known)
+        rows, codes = inside(rows[kept], self._span), np.searchsorted(known, codes[kept])
+        weights = self._fit_weights
+        counts = None if weights is None else weights[fitted][kept]
+        self._set_densities(rows, codes, classes, counts)
 
     def _make_metric(self) -> QueryMetric:
-        index = OwnMetricIndex(inside(self._fit_X, self._span))
+        rows, origin = inside(self._fit_X, self._span), self._placed_origin()
+        return self._metric_on(OwnMetricIndex(rows, origin))
+
+    def _metric_after(self, before: QueryMetric, left_out: np.ndarray) -> QueryMetric:
+        return self._metric_on(before.index_after(self._fit_X, left_out))
+
+    def _metric_on(self, index: OwnMetricIndex) -> QueryMetric:
         model = GaussianClasses(
             inside(self.means_, self._span),
             inward(self.precisions_, self._span),

@@ -9,7 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from plml.backend.threads import limit_threads
 from plml.baselines.kernel_machines import (
@@ -21,10 +21,17 @@ from plml.baselines.kernel_machines import (
     train_machines,
 )
 from plml.estimators._fitted_state import of_one_fit, refitted
-from plml.estimators._folds import checked_splits, stratified_part
+from plml.estimators._folds import checked_splits, folds_of_kept
 from plml.estimators._parameters import Parameters, parameter
+from plml.evaluation.rivals import stratified_part
 from plml.ops.topk import row_blocks
-from plml.validation import query_data, refuse_keywords, training_data
+from plml.validation import (
+    query_data,
+    refuse_keywords,
+    rows_that_count,
+    training_data,
+    with_class_weight,
+)
 
 #: The kernels of the paper's comparison, as parameters of scikit-learn's kernels.
 KERNELS: dict[str, dict[str, Any]] = {
@@ -38,11 +45,13 @@ KERNELS: dict[str, dict[str, Any]] = {
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
-    """One-against-all support vector machine,
+    """One-against-all support vector machine with a selected kernel.
+
+    It solves
 
         min_{f_c, xi >= 0} ||f_c||^2 / 2 + C sum_i xi_i,   z_i (f_c(x_i) + b_c) >= 1 - xi_i,
 
-    for every class c, with z_i = 1 in the class and -1 outside it. The kernel (linear, polynomial
+    for every class c, where z_i is 1 in the class and -1 outside it. The kernel (linear, polynomial
     of degree 2 to 4, Gaussian with the mean pairwise distance for its width) and C are those with
     the best accuracy in an inner cross-validation.
 
@@ -58,6 +67,8 @@ class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
         Select on a random stratified subsample of at most this many rows; None takes all of them.
     max_iter : int
         Maximum number of iterations of one binary machine; -1 sets no limit.
+    class_weight : {"balanced"}, dict or None
+        Weights of the classes, by which those of the rows, and with them C, are multiplied.
     n_jobs : int or None
         Machines trained in parallel.
     random_state : int, RandomState or None
@@ -75,12 +86,12 @@ class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
         Mean pairwise distance of the training instances.
     scale_ : float
         Root mean squared length of the training instances, by which all are divided: one for rows
-        of unit length. Polynomials of large numbers would keep the solver busy forever.
+        of unit length. With large numbers, polynomial kernels would keep the solver busy forever.
     temperature_ : float
         Divides the decision values before the softmax of ``predict_proba``; fitted on the decision
         values of the held-out folds.
     n_iter_ : int
-        Iterations of the binary machine that took the most.
+        Iterations of the binary machine that needed most.
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
@@ -101,29 +112,37 @@ class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
     )
     max_iter: int = parameter(1_000_000, Interval(Integral, -1, None, closed="left"))
     n_jobs: int | None = parameter(None, Integral, None)
+    class_weight: dict[Any, float] | str | None = parameter(
+        None, dict, StrOptions({"balanced"}), None
+    )
     random_state: int | np.random.RandomState | None = parameter(None, "random_state")
 
-    def fit(self, X: Any, y: Any = None, **unknown: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **unknown: Any) -> Self:
         """Select the kernel and C, then train on all data.
 
         Parameters
         ----------
         X : (n_samples, n_features) array or data frame
         y : (n_samples,) class labels
+        sample_weight : (n_samples,) by which C is multiplied for a row; one of zero is left out
         """
         refuse_keywords(self, unknown)
         self._validate_params()
         with refitted(self) as model, limit_threads(None):
-            model._fit(X, y)
+            model._fit(*rows_that_count(X, y, sample_weight))
         return self
 
-    def _fit(self, X: Any, y: Any) -> None:
+    def _fit(self, X: Any, y: Any, weights: np.ndarray | None, kept: np.ndarray | None) -> None:
+        if kept is not None:
+            self.kept_rows_ = kept
         X, self.classes_, codes = training_data(self, X, y)
+        weights = with_class_weight(weights, self.class_weight, self.classes_, codes)
         kernels, Cs = self._grid()
-        self.width_ = mean_pairwise_distance(X)
-        self.scale_ = float(np.sqrt(np.mean(np.einsum("nd,nd->n", X, X, dtype=np.float64)))) or 1.0
+        self.width_ = mean_pairwise_distance(X, weights)
+        squares = np.einsum("nd,nd->n", X, X, dtype=np.float64)
+        self.scale_ = float(np.sqrt(np.average(squares, weights=weights))) or 1.0
         X = X / self.scale_
-        self._select(X, codes, kernels, Cs)
+        self._select(X, codes, weights, kernels, Cs)
         kernel = KernelOver(X, self._kernel_parameters(self.best_params_["kernel"]))
         machines = train_machines(
             kernel,
@@ -133,10 +152,29 @@ class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
             len(self.classes_),
             self.max_iter,
             self.n_jobs,
+            weights,
         )
         self._support_vectors = X[machines.support]
         self._coefficients, self._intercepts = machines.coefficients, machines.intercepts
         self.n_iter_ = machines.n_iter
+
+    def add_cases(self, X: Any, y: Any, new_classes: str = "refuse") -> Self:
+        """Refused: there are no neighbours.
+
+        Parameters
+        ----------
+        X, y, new_classes : as in ``PLML``
+        """
+        raise ValueError("KernelSVM has no neighbours to add cases to; fit it again with them")
+
+    def forget_cases(self, indices: Any) -> Self:
+        """Refused: there are no neighbours.
+
+        Parameters
+        ----------
+        indices : as in ``PLML``
+        """
+        raise ValueError("KernelSVM has no neighbours to forget; fit it again without these rows")
 
     @of_one_fit
     def decision_function(self, X: Any) -> np.ndarray:
@@ -209,26 +247,37 @@ class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
             parameters = {**parameters, "gamma": 0.5 * (self.scale_ / self.width_) ** 2}
         return parameters
 
-    def _select(self, X: np.ndarray, y: np.ndarray, kernels: list[str], Cs: list[float]) -> None:
+    def _select(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        kernels: list[str],
+        Cs: list[float],
+    ) -> None:
         """Set the kernel and the C with the best accuracy over the folds, and the temperature."""
         rows = self._selection_rows(y)
-        X, y = X[rows], y[rows]
-        splits = checked_splits(self.cv, X, y, self.classes_, "kernels and Cs")
+        X, y, weights = X[rows], y[rows], None if weights is None else weights[rows]
+        cv = folds_of_kept(self.cv, getattr(self, "kept_rows_", None))
+        splits = checked_splits(cv, X, y, self.classes_, "kernels and Cs")
         decisions: list[np.ndarray] = []  # on held-out rows, by kernel, C and fold
         for kernel in kernels:
             shared = KernelOver(X, self._kernel_parameters(kernel))  # one Gram matrix per kernel
             decisions += Parallel(n_jobs=self.n_jobs, prefer="threads")(
                 delayed(held_out_decisions)(
-                    shared, train, test, y, C, len(self.classes_), self.max_iter
+                    shared, train, test, y, C, len(self.classes_), self.max_iter, weights
                 )
                 for C in Cs
                 for train, test in splits
             )
         truths = [y[test] for _, test in splits]
+        counts = [None if weights is None else weights[test] for _, test in splits]
         candidates = [{"kernel": kernel, "C": C} for kernel in kernels for C in Cs]
         right = [
-            np.mean(decision.argmax(axis=1) == truth)
-            for decision, truth in zip(decisions, truths * len(candidates), strict=True)
+            np.average(decision.argmax(axis=1) == truth, weights=count)
+            for decision, truth, count in zip(
+                decisions, truths * len(candidates), counts * len(candidates), strict=True
+            )
         ]
         scores = np.reshape(right, (len(candidates), len(splits)))
         best = int(scores.mean(axis=1).argmax())
@@ -240,7 +289,9 @@ class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
             "mean_test_score": scores.mean(axis=1),
         }
         of_best = decisions[best * len(splits) : (best + 1) * len(splits)]
-        self.temperature_ = fit_temperature(np.concatenate(of_best), np.concatenate(truths))
+        tested = None if weights is None else np.concatenate([weights[t] for _, t in splits])
+        pooled = np.concatenate(of_best), np.concatenate(truths)
+        self.temperature_ = fit_temperature(*pooled, tested)
 
     def _selection_rows(self, y: np.ndarray) -> np.ndarray:
         """All rows, or a subsample with every class in proportion and at least two of each."""

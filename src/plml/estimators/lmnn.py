@@ -14,14 +14,16 @@ from plml.stages.run import Run
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LMNN(LinearMap, LargeMarginNeighbors):
-    """Nearest-neighbour classification under one large-margin metric M >= 0,
+    """Nearest-neighbour classification under one metric, which separates targets from impostors.
+
+    The metric M >= 0 solves
 
         min_M (1 - push) sum_{j ~> i} d^2(x_i, x_j)
               + push sum_{j ~> i} sum_{l: y_l != y_i} [1 + d^2(x_i, x_j) - d^2(x_i, x_l)]_+ ,
 
-    with j the target neighbours of i, its nearest same-class instances, and every other-class
-    instance a possible impostor l. Impostors within the margin are found by exact search and kept
-    in an active set, so memory grows with their number, not with n^2.
+    where j are the target neighbours of i, its nearest same-class instances, and every other-class
+    instance is a possible impostor l. Impostors within the margin are found by exact search and
+    kept in an active set, so memory grows with their number, not with n^2.
 
     Parameters
     ----------
@@ -33,18 +35,20 @@ class LMNN(LinearMap, LargeMarginNeighbors):
         Neighbours that vote.
     vote : {"uniform", "distance"}
         As in ``PLML``.
+    class_weight, weigh_votes
+        As in ``PLML``; the pull and the hinge losses of an instance are weighted.
     solver : {"convex", "factored", "auto"}
         ``"convex"`` solves the convex problem in M, with a certificate; ``"factored"`` runs L-BFGS
-        on L with M = L^T L until the objective settles, without one. ``"auto"`` is the first where
-        targets differ in all directions in which the data do, and else the second: there the
-        optimum pushes impostors away for nothing.
+        on L with M = L^T L until the objective settles, without one. ``"auto"`` takes the first
+        if the targets differ in all directions in which the data do, and otherwise the second: the
+        optimum could then push impostors away at no cost.
     n_components : int or None
         Rows of L, a limit on the rank of M, which makes the problem the factored one whatever the
         ``solver``; None sets no limit.
     decision : {"neighbors", "energy"}
-        Majority vote, or the class that a point joins at the least growth of the objective.
+        Majority vote, or the class for which adding the point increases the objective least.
     validation_fraction : float or None
-        Share of the training data held out to stop early, by its 1-NN error; None learns on all.
+        Share of the training data held out for early stopping by 1-NN error; None uses all of it.
     tol : float
         Relative duality gap at which ``"convex"`` stops; ``"factored"`` stops when a round lowers
         the objective by less than a hundredth of it.
@@ -72,12 +76,12 @@ class LMNN(LinearMap, LargeMarginNeighbors):
         ``solver="factored"``, ``n_components`` or ``validation_fraction``.
     converged_ : bool
         With a certificate, whether ``dual_gap_ <= tol``; without one, whether the solver stopped by
-        its own rule, a settled objective or the held-out error, before ``max_iter``. A
-        ``ConvergenceWarning`` says where it did not.
+        its own rule, a settled objective or the held-out error, before ``max_iter``. Otherwise
+        there is a ``ConvergenceWarning``.
     validation_error_ : float
         Error on the held-out part, with ``validation_fraction``.
     n_iter_, history_
-        As in ``PLML``; a ``gap`` of the history is infinite as long as no certificate is known.
+        As in ``PLML``; a ``gap`` in the history is infinite until a certificate is known.
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 

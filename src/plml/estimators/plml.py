@@ -44,9 +44,16 @@ class PLML(ShardedTraining, SmoothWeights, LargeMarginClassifier):
     n_neighbors : int
         Neighbours that vote.
     vote : {"uniform", "distance", "linear"}
-        Every neighbour has one vote, or one over its distance; neighbours at distance zero outvote
-        all others. ``"linear"``: the shares are the values at the query of affine functions that
-        ridge regression fits to the classes of the neighbours.
+        Every neighbour has one vote, or the inverse of its distance; neighbours at distance zero
+        outvote all others. ``"linear"``: the shares are the values at the query of affine functions
+        that ridge regression fits to the classes of the neighbours.
+    class_weight : {"balanced"}, dict or None
+        Weights of the classes, which multiply the weights of their rows. In both stages, the terms
+        of an instance are multiplied by its weight. "balanced" gives all classes
+        the same total weight; a class that a dict does not name has weight one.
+    weigh_votes : bool
+        Multiply the votes of neighbours by their weights, too; ``"linear"`` becomes weighted
+        ridge regression.
     rescale : bool
         Learn in units in which the mean squared distance of the rows to their mean is one, so that
         the parameters mean the same in any units; metrics are returned in the units of X. ``False``
@@ -55,6 +62,12 @@ class PLML(ShardedTraining, SmoothWeights, LargeMarginClassifier):
         None is the paper's penalty ``||M_b||_F^2``. Otherwise it is ``||M_b - P||_F^2``, with P a
         multiple of the identity, or of the inverse of the within-class scatter, under which an
         average impostor pair has distance one.
+    n_directions : int, "auto" or None
+        The largest number of directions to learn in, those in which the rows vary most (the first
+        principal components); in the others the metric is zero. None is all directions; "auto" is
+        all up to 1,000, and otherwise the first 512, with a warning. ``variance_kept_`` is the
+        share of the variance that is left. Both certificates are those of the problems in these
+        directions. (A Dask cluster learns in all of them.)
     case_metrics : {None, "class", "local"}
         Metrics at the stored cases besides those at the queries: ``M(x) + N_j`` with one N per
         class of the case, or ``N_j = sum_b W_jb N_b`` by the case's own weights. None is the
@@ -72,10 +85,10 @@ class PLML(ShardedTraining, SmoothWeights, LargeMarginClassifier):
     neighbor_search : {"auto", "exact", "approximate"}
         How the neighbours of the graph and of the triplets are found. ``"approximate"`` looks into
         the nearest cells of an inverted file (faiss) only; ``"auto"`` does so from 200,000 rows on
-        a processor. ``neighbor_recall_`` says what share of a sample's true neighbours it found.
+        a processor. ``neighbor_recall_`` is the share of a sample's true neighbours that it found.
     search_backend : {"exact", "approximate"}
         How ``predict`` and ``kneighbors`` search. ``"approximate"`` walks along a navigable graph
-        (faiss's HNSW); ``search_recall_`` says what it finds.
+        (faiss's HNSW); ``search_recall_`` is the share that it finds.
     device : str
         Where the work is done: ``"cpu"``, or ``"cuda"`` for a GPU through PyTorch. Training tensors
         on a GPU stay there; predictions are returned where their queries came from. Fitted
@@ -83,24 +96,31 @@ class PLML(ShardedTraining, SmoothWeights, LargeMarginClassifier):
     n_jobs : int or None
         Threads of the numerical libraries; None leaves them as they are.
     working_memory : float or None
-        Most MiB for temporary arrays, besides the data, the solution and their copies. None
-        takes blocks of a few MiB on a processor, and a part of what is free on a GPU.
+        Upper limit in MiB for temporary arrays, in addition to the data, the solution and their
+        copies. None takes blocks of a few MiB on a processor, and a part of the free memory on a
+        GPU.
+    warm_start : bool
+        Start the next fit from the weights and the duals of the last one. Rows are known by their
+        values and class; the anchors stay as long as half of the rows are known. Keeps 20 bytes per
+        triplet.
     random_state : int, RandomState or None
         Seeds the k-means of the anchor points.
     verbose : int
-        Above zero shows the progress of the whole fit.
+        A value above zero shows the progress of the whole fit.
 
     Attributes
     ----------
     anchors_ : (m, d) array
     weights_ : (n_samples, m) array
-        Rows on the simplex.
+        Rows on the simplex, of the training rows; ``local_weights()`` has those of all cases.
     basis_metrics_ : (m, d, d) array
         Positive semidefinite.
     case_metrics_ : (n_classes, d, d) or (m, d, d) array
         The metrics N of the cases, with ``case_metrics``.
     scale_ : float
         The length that is one while learning; 1.0 without ``rescale``.
+    variance_kept_ : float
+        The share of the variance in the directions that were learned in.
     objective_ : float
         Stage-2 primal value of ``basis_metrics_``, in float64.
     dual_gap_ : float
@@ -118,6 +138,9 @@ class PLML(ShardedTraining, SmoothWeights, LargeMarginClassifier):
         Share of the true neighbours that ``search_backend`` finds for a sample of training rows.
     neighbor_recall_ : dict
         Share of the true neighbours found for ``"graph"``, ``"targets"`` and ``"impostors"``.
+    kept_rows_ : (n_samples,) array
+        Where the training rows were in X, if some were left out for their weight of zero; they are
+        numbered without these.
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 

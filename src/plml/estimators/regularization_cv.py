@@ -15,7 +15,7 @@ from plml.estimators._parameters import Parameters
 from plml.estimators._selection import REGULARIZATIONS, select_regularization
 from plml.ops.span import inside, span_of
 from plml.stages.run import Run
-from plml.validation import training_data
+from plml.validation import training_data, with_class_weight
 
 
 @dataclass(eq=False, repr=False)
@@ -64,8 +64,9 @@ class RegularizationCV(Parameters, ClassifierMixin, BaseEstimator):
         run = Run(n_jobs=self.n_jobs, memory=model.working_memory, verbose=model.verbose)
         with run.shown():
             rows = to_available_device(rows, model.device)
-            inner = inside(rows, span_of(rows))
-            selection = select_regularization(model, inner, codes, self, run)
+            weights = with_class_weight(None, model.class_weight, model.classes_, codes)
+            inner = inside(rows, span_of(rows, model.n_directions, weights))
+            selection = select_regularization(model, inner, codes, self, run, weights)
             chosen = clone(self.estimator).set_params(**selection.params)
             with run.stage(FINAL_FIT):
                 self.estimator_ = chosen.fit(X, y)

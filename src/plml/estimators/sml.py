@@ -15,13 +15,15 @@ from plml.stages.pipeline import Learned, SingleWeighting, Weighting
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SML(LinearMap, LargeMarginClassifier):
-    """Nearest-neighbour classification under one large-margin metric M >= 0,
+    """Nearest-neighbour classification under a single large-margin metric.
+
+    The metric M >= 0 solves
 
         min_M regularization ||M||_F^2 + pull sum_ij d^2(x_i, x_j)
               + sum_ijk [1 + d^2(x_i, x_j) - d^2(x_i, x_k)]_+ ,
 
-    over same-class neighbours j and other-class neighbours k of every instance i: the baseline
-    that PLML is when it has a single basis.
+    over same-class neighbours j and other-class neighbours k of every instance i. It is the
+    baseline that PLML reduces to when it has a single basis.
 
     Parameters
     ----------
@@ -33,11 +35,13 @@ class SML(LinearMap, LargeMarginClassifier):
         Same-class and other-class neighbours that make the triplets of an instance.
     n_neighbors : int
         Neighbours that vote.
-    vote, rescale, prior
+    vote, class_weight, weigh_votes, rescale, prior, n_directions
         As in ``PLML``.
     tol : float
         Relative duality gap at which to stop.
     max_iter, solver, neighbor_search, search_backend, device, n_jobs, working_memory, verbose
+        As in ``PLML``.
+    warm_start : bool
         As in ``PLML``.
 
     Attributes
@@ -78,5 +82,7 @@ class SML(LinearMap, LargeMarginClassifier):
         self._set_components()
 
 
-def _single_metric(anchors: Any, scales: Any, X: np.ndarray) -> SingleMetric:
+def _single_metric(
+    anchors: Any, scales: Any, X: np.ndarray, sample_weight: np.ndarray | None
+) -> SingleMetric:
     return SingleMetric()
