@@ -186,6 +186,7 @@ def printed(fitted):
     return run(fitted, "predict", stdout=subprocess.PIPE).stdout
 
 
+@pytest.mark.slow
 class TestCommandLine:
     def test_standard_output_by_its_name(self, fitted, printed, tmp_path):
         done = run(fitted, "predict", "-o", "/dev/stdout", stdout=subprocess.PIPE)

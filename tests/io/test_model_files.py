@@ -23,7 +23,7 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler, scale
 
 import plml
 from plml.cli import main
-from plml.tables import table_models
+from plml.tables import table_models, table_reader
 
 sio = pytest.importorskip("skops.io")
 
@@ -456,7 +456,7 @@ def test_reading_leaves_the_memory_of_other_threads_alone(tmp_path):
     readers = (
         lambda: plml.load(DATA / "plml-format-1.skops"),
         lambda: checkpoint.open({}, data),
-        lambda: table_models.read_table(tmp_path / "table.csv"),
+        lambda: table_reader.read_table(tmp_path / "table.csv"),
     )
     before, seen, done = resource.getrlimit(resource.RLIMIT_AS), [], threading.Event()
 

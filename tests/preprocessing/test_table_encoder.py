@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from plml.preprocessing import TableEncoder
+from plml.preprocessing import MeanNormScaler, TableEncoder
 
 
 @pytest.fixture
@@ -86,3 +86,45 @@ def test_categories_alone():
 def test_columns_that_are_refused(X, match):
     with pytest.raises(ValueError, match=match):
         TableEncoder().fit(X)
+
+
+@pytest.mark.parametrize("missing", ["median", "indicator"])
+@pytest.mark.parametrize("as_array", [False, True])
+def test_a_weight_is_as_many_rows(missing, as_array, rng):
+    table = pd.DataFrame(rng.normal(size=(30, 3)), columns=list("abc"))
+    table.iloc[::4, 0] = np.nan
+    table.iloc[5, 2] = np.nan
+    counts = rng.integers(0, 4, size=30)
+    if as_array:
+        table = table.to_numpy()
+        more = np.repeat(table, counts, axis=0)
+    else:
+        table["kind"] = np.where(np.arange(30) % 3 == 0, "one", "other")
+        more = table.loc[np.repeat(table.index, counts)]
+    weighted = TableEncoder(missing=missing).fit(table, sample_weight=counts)
+    repeated = TableEncoder(missing=missing).fit(more)
+    np.testing.assert_allclose(weighted.transform(table), repeated.transform(table), atol=1e-12)
+    plain = TableEncoder(missing=missing).fit(table)
+    assert np.abs(weighted.transform(table) - plain.transform(table)).max() > 1e-3
+
+
+def test_weights_without_numbers_or_with_neighbours_to_fill_from(rng):
+    words = pd.DataFrame({"kind": ["one", "other"] * 5})
+    weights = rng.uniform(size=10)
+    np.testing.assert_array_equal(
+        TableEncoder().fit(words, sample_weight=weights).transform(words),
+        TableEncoder().fit(words).transform(words),
+    )
+    X = rng.normal(size=(10, 3))
+    X[3, 1] = np.nan
+    encoder = TableEncoder(missing="neighbors").fit(X, sample_weight=weights)
+    scaler = StandardScaler().fit(X, sample_weight=weights)
+    known = ~np.isnan(X)
+    np.testing.assert_allclose(encoder.transform(X)[known], scaler.transform(X)[known])
+    assert np.isfinite(encoder.transform(X)).all()
+
+
+def test_the_scale_of_all_features_is_weighted(rng):
+    X, counts = rng.normal(size=(20, 3)), rng.integers(0, 4, size=20)
+    weighted = MeanNormScaler().fit(X, sample_weight=counts)
+    assert weighted.scale_ == pytest.approx(MeanNormScaler().fit(np.repeat(X, counts, 0)).scale_)

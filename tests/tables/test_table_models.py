@@ -22,7 +22,7 @@ def test_a_saved_model_predicts_the_same(wine, tmp_path):
     fitted.save(tmp_path / "model.skops")
     tables.write_table(test, tmp_path / "test.csv")
     model = tables.load(tmp_path / "model.skops")
-    table = tables.read_table(tmp_path / "test.csv")
+    table = tables.read_table(tmp_path / "test.csv")[0]
     rows = model.prepared(table, "test.csv")
     direct = model.pipeline.predict(model.columns.tidy(table, "test.csv"))
     np.testing.assert_array_equal(model.classifier.predict(rows), direct)

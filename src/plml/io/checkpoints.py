@@ -29,18 +29,30 @@ _OWN = "plml-checkpoint"
 _BEGIN = 128
 #: Parameters that change how a fit runs and not what it computes.
 _HOW_IT_RUNS = ("n_jobs", "verbose", "working_memory", "device")
+#: Parameters that came later, at the values that stand for what was there before.
+_AS_BEFORE = {"warm_start": False}
 
 
 class Checkpoint:
     """Where a fit saves its state, and how often: ``PLML().fit(X, y, checkpoint=Checkpoint(...))``.
 
-    A fit with the same data, parameters and path goes on where the last one ended; after a finished
-    fit there is nothing left to compute. Delete the file to start afresh.
+    A fit with the same data, parameters and path continues where the last one ended; after a
+    finished fit there is nothing left to compute. Delete the file to start again.
 
     Parameters
     ----------
     path : file to write; ``path`` with ``.previous`` appended holds the state before
     every : seconds between two saves
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from plml import PLML, Checkpoint
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = PLML(n_bases=5, random_state=0)
+    >>> model = model.fit(X, y, checkpoint=Checkpoint("fit.npz", every=5.0))
+    >>> Checkpoint("fit.npz").path.exists()
+    True
     """
 
     def __init__(self, path: str | os.PathLike[str], every: float = 30.0) -> None:
@@ -241,7 +253,11 @@ def _identity(parameters: Mapping[str, Any], *data: np.ndarray) -> dict[str, Any
     for array in data:
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
-    told = {name: _told(value) for name, value in parameters.items() if name not in _HOW_IT_RUNS}
+    told = {
+        name: _told(value)
+        for name, value in parameters.items()
+        if name not in _HOW_IT_RUNS and not (name in _AS_BEFORE and value == _AS_BEFORE[name])
+    }
     return {"format": _FORMAT, "data": digest.hexdigest(), "parameters": told}
 
 

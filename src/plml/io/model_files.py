@@ -13,6 +13,8 @@ that would take more memory than a small multiple of its size.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from plml.io.files import is_stream, write
 from plml.io.model_schema import check_model
 
 FORMAT = 1
+#: The attribute of an estimator that ``set_fit_request`` sets.
+_REQUESTS = "_metadata_request"
 #: All that a model file may hold besides what skops trusts by itself.
 TRUSTED = (
     "numpy.dtype",  # an attribute of SimpleImputer
@@ -35,6 +39,8 @@ TRUSTED = (
     "plml.estimators.plml.PLML",
     "plml.estimators.plml_cv.PLMLCV",
     "plml.estimators.sml.SML",
+    "plml.preprocessing.date_encoder.DateEncoder",
+    "plml.preprocessing.table_encoder.NeighborImputer",
     "plml.preprocessing.MeanNormScaler",  # where it was before
     "plml.preprocessing.mean_norm.MeanNormScaler",
     "plml.preprocessing.table_encoder.TableEncoder",
@@ -42,26 +48,51 @@ TRUSTED = (
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator, or a pipeline that ends in one, in one step.
+    """Write a fitted estimator, or a pipeline that ends in one, to a file, in one step.
 
     Parameters
     ----------
     model : an estimator of this library, or scikit-learn's around it
     path : file to write
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from plml import SML, load, save
+    >>> X, y = load_iris(return_X_y=True)
+    >>> save(SML().fit(X, y), "iris.skops")
+    >>> load("iris.skops").predict(X[:1])
+    array([0])
     """
     write_record(Path(path), {"model": model})
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read what ``save`` wrote; a ``ValueError`` for anything else.
+    """Read a file that ``save`` wrote; anything else raises a ``ValueError``.
 
     Parameters
     ----------
     path : file to read
+
+    Returns
+    -------
+    estimator
+        As it was when it was saved.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from plml import SML, load, save
+    >>> X, y = load_iris(return_X_y=True)
+    >>> save(SML().fit(X, y), "iris.skops")
+    >>> load("iris.skops").n_features_in_
+    4
     """
     record = read_record(Path(path))
     if "pipeline" in record:
-        raise ValueError(f"{path} was written by the command line; use plml predict with it")
+        raise ValueError(
+            f"{path} is a model of a table; read it with plml.tables.load, or use plml predict"
+        )
     model = record.get("model")
     if not hasattr(model, "predict"):
         raise ValueError(f"{path} holds no model")
@@ -71,7 +102,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Write a dictionary with a model in it, and the format number."""
     is_stream(path)  # refuses what cannot be written
-    content = _skops().dumps({"format": FORMAT, **record})
+    with _without_requests(record):
+        content = _skops().dumps({"format": FORMAT, **record})
     unknown = _unknown_types(content)
     if unknown:
         raise ValueError(
@@ -83,6 +115,22 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
     except ValueError as error:
         raise ValueError(f"the model holds what no file may hold: {error}") from error
     write(path, content)
+
+
+@contextmanager
+def _without_requests(record: dict[str, Any]) -> Iterator[None]:
+    """Inside, estimators have no requests for metadata: these are about fits, and skops cannot
+    write them.
+    """
+    roots = [part for part in record.values() if hasattr(part, "get_params")]
+    parts = [*roots, *(value for root in roots for value in root.get_params().values())]
+    owners = {id(part): part for part in parts if _REQUESTS in getattr(part, "__dict__", {})}
+    taken = {number: vars(part).pop(_REQUESTS) for number, part in owners.items()}
+    try:
+        yield
+    finally:
+        for number, part in owners.items():
+            setattr(part, _REQUESTS, taken[number])
 
 
 def read_record(path: Path) -> dict[str, Any]:

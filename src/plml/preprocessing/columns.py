@@ -1,11 +1,13 @@
-"""The columns of a user's table: which are numbers, which are categories, and what is wrong."""
+"""The columns of a user's table: which are numbers, categories and dates, and what is wrong."""
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from plml.install import install
+from plml.install import pandas
+from plml.preprocessing.dates import orders_of_dates, read_dates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +20,17 @@ _MOST_CATEGORIES = 50
 #: different numbers than categories would have.
 _NEARLY_ALL = 0.8
 _MORE_THAN_CODES = 10
+#: What is lost as a number: 01234 is not 1234, and floats end at 15 digits.
+CODE = r"[-+]?0\d+|[-+]?\d{16,}"
+#: Names of identifiers.
+NAMED_KEY = re.compile(
+    r"unnamed: ?\d+|index|row|rownames?|.*id|id[ _.-].*|.*uuid|.*guid|.*key|.*number|.*nummer|nr\.?"
+    r"|.*[ _.-](no|nr|num)\.?|lfd.*|.*(kennung|zeichen|serial|barcode|ssn|ean|isbn).*"
+    r"|(patient|customer|kunde|client|account|konto|case|fall|subject|sample|record|person|user)s?",
+    re.IGNORECASE,
+)
+#: Fewer rows than this do not tell a key from a measurement.
+_FEWEST_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -27,13 +40,17 @@ class Columns:
     Attributes
     ----------
     names : of all columns, in order
-    categories : of those that are not numbers
+    categories : those of texts
     imputes : whether missing values are filled in
+    dates : those of dates
+    day_first : those of dates whose day comes before the month
     """
 
     names: tuple[str, ...]
     categories: tuple[str, ...]
     imputes: bool
+    dates: tuple[str, ...] = ()
+    day_first: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, features: "pd.DataFrame", table: str, imputes: bool) -> Self:
@@ -45,16 +62,24 @@ class Columns:
         table : name of the file, for messages
         imputes : whether missing values are filled in
         """
-        categories = [c for c in features if _is_category(features[c], f"{table}: column {c!r}")]
-        return cls(tuple(features.columns), tuple(categories), imputes)
+        orders = {c: _orders(features[c], f"{table}: column {c!r}") for c in features}
+        dates = [c for c, order in orders.items() if order is not None]
+        others = [c for c in features if c not in dates]
+        categories = [c for c in others if _is_category(features[c], f"{table}: column {c!r}")]
+        for column in dates:
+            if features[column].isna().all():
+                raise ValueError(f"{table}: column {column!r} is empty; leave it out")
+        day_first = tuple(c for c in dates if orders[c])
+        return cls(tuple(features.columns), tuple(categories), imputes, tuple(dates), day_first)
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """The columns that are not categories."""
-        return tuple(name for name in self.names if name not in self.categories)
+        """The columns that are neither categories nor dates."""
+        others = {*self.categories, *self.dates}
+        return tuple(name for name in self.names if name not in others)
 
     def tidy(self, table: "pd.DataFrame", name: str) -> "pd.DataFrame":
-        """These columns as floats and texts, without a missing text.
+        """These columns as floats, texts and dates, without a missing text.
 
         Parameters
         ----------
@@ -67,40 +92,94 @@ class Columns:
         tidied = {}
         for column in self.names:
             where = f"{name}: column {column!r}"
-            convert = _categories if column in self.categories else _numbers
-            tidied[column] = convert(table[column], where, self.imputes)
-        return pandas().DataFrame(tidied, index=table.index)
+            if column in self.dates:
+                dates = _dates(table[column], where, column in self.day_first)
+                _check_missing(dates.isna().to_numpy(), where, self.imputes)
+                tidied[column] = dates
+            else:
+                convert = _categories if column in self.categories else _numbers
+                tidied[column] = convert(table[column], where, self.imputes)
+        return pandas().DataFrame(tidied, index=table.index, copy=False)
+
+
+def are_keys(values: "pd.Series", name: str) -> bool:
+    """Whether whole numbers, all different, are those of the rows or have the name of a key.
+
+    Parameters
+    ----------
+    values, name : a column
+    """
+    numbers = values.to_numpy(dtype=np.float64)
+    n = len(numbers)
+    if n < _FEWEST_ROWS or len(np.unique(numbers)) < n or (numbers != np.rint(numbers)).any():
+        return False
+    steps = np.diff(numbers)
+    in_order = bool((steps == steps[0]).all())
+    return in_order or np.ptp(numbers) < 1.05 * n or NAMED_KEY.fullmatch(name.strip()) is not None
+
+
+def _orders(values: "pd.Series", where: str) -> bool | None:
+    """Whether the day comes first in a column of dates; None for all other columns."""
+    types = pandas().api.types
+    if types.is_datetime64_any_dtype(values):
+        return False
+    present = values.dropna()
+    is_text = types.is_string_dtype(values) and present.map(type).eq(str).all()
+    orders = orders_of_dates(present.str.strip()) if is_text and len(present) else []
+    if len(orders) > 1:
+        raise ValueError(
+            f"{where} holds dates, day first or month first; give them as year-month-day"
+        )
+    return orders[0] if orders else None
 
 
 def _is_category(values: "pd.Series", where: str) -> bool:
     types = pandas().api.types
-    if types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values):
-        raise ValueError(f"{where} holds dates; turn it into numbers, or leave it out")
+    if types.is_timedelta64_dtype(values):
+        raise ValueError(f"{where} holds spans of time; turn them into numbers, or leave it out")
     present = values[values.notna()]
     if not len(present):
         raise ValueError(f"{where} is empty; leave it out")
     if types.is_numeric_dtype(values) and not types.is_bool_dtype(values):
         return False
+    if isinstance(values.dtype, pandas().CategoricalDtype):
+        return True
     strange = [kind for kind in present.map(type).unique() if not issubclass(kind, _scalar_types())]
     if strange:
         raise ValueError(f"{where} holds a {strange[0].__name__} a row; leave it out")
     parsed = _parsed(present)
     good = parsed.notna()
-    if good.all() and not types.is_bool_dtype(values):
+    texts = present.astype(str).str.strip()
+    is_code = types.is_string_dtype(values) and bool(texts.str.fullmatch(CODE).any())
+    if good.all() and not types.is_bool_dtype(values) and not is_code:
         return False
-    if good.mean() >= _NEARLY_ALL and parsed.nunique() > _MORE_THAN_CODES:
+    if not is_code and good.mean() >= _NEARLY_ALL and parsed.nunique() > _MORE_THAN_CODES:
         row = int(np.flatnonzero(values.notna())[np.flatnonzero(~good)[0]])
         raise ValueError(
             f"{where} holds numbers, but {str(values.iloc[row])!r} in row {row}; correct it, or "
             "leave it empty"
         )
-    n_values = present.astype(str).nunique()
+    n_values = texts.nunique()
     if n_values > _MOST_CATEGORIES and n_values > 0.5 * len(values):
+        _refuse_decimal_commas(texts, where)
         raise ValueError(
-            f"{where} has {n_values} different values in {len(values)} rows, so it says nothing "
-            "of its class; leave it out"
+            f"{where} has {n_values} different values in {len(values)} rows, too many for a "
+            "category; leave it out"
         )
     return True
+
+
+def _refuse_decimal_commas(texts: "pd.Series", where: str) -> None:
+    """Raise a ``ValueError`` where texts are numbers with decimal commas, but for a few."""
+    found = _parsed(texts.str.replace(",", ".", n=1)).notna()
+    if found.mean() < _NEARLY_ALL:
+        return
+    others = texts[~found]
+    besides = f", and {str(others.iloc[0])!r}" if len(others) else ""
+    raise ValueError(
+        f"{where} holds numbers as texts, such as {str(texts[found].iloc[0])!r}{besides}; read the "
+        "file with its decimal mark and its marks for missing values (plml.read_table finds them)"
+    )
 
 
 def _numbers(values: "pd.Series", where: str, imputes: bool) -> np.ndarray:
@@ -111,7 +190,8 @@ def _numbers(values: "pd.Series", where: str, imputes: bool) -> np.ndarray:
         raise ValueError(
             f"{where} holds {str(values.iloc[row])!r} in row {row}, which is not a number"
         )
-    numbers = parsed.to_numpy(dtype=np.float64, na_value=np.nan)
+    is_float = parsed.dtype == np.float64  # then not one more copy of a column
+    numbers = parsed.to_numpy() if is_float else parsed.to_numpy(np.float64, na_value=np.nan)
     if np.isinf(numbers).any():
         row = int(np.flatnonzero(np.isinf(numbers))[0])
         raise ValueError(f"{where} holds infinite values, the first in row {row}")
@@ -119,13 +199,25 @@ def _numbers(values: "pd.Series", where: str, imputes: bool) -> np.ndarray:
     return numbers
 
 
-def _categories(values: "pd.Series", where: str, imputes: bool) -> np.ndarray:
+def _categories(values: "pd.Series", where: str, imputes: bool) -> Any:
     lost = values.isna().to_numpy()
     _check_missing(lost, where, imputes)
     texts = [
         MISSING if gone else _text(value) for value, gone in zip(values, lost.tolist(), strict=True)
     ]
-    return np.array(texts, dtype=object)
+    return pandas().Categorical(texts)  # a category even where every text is a number
+
+
+def _dates(values: "pd.Series", where: str, day_first: bool) -> "pd.Series":
+    dates = read_dates(values, day_first)
+    wrong = np.flatnonzero(dates.isna() & values.notna())
+    if len(wrong):
+        row = int(wrong[0])
+        raise ValueError(
+            f"{where} holds {str(values.iloc[row])[:40]!r} in row {row}, which is not a date like "
+            "the others; give dates as year-month-day"
+        )
+    return dates
 
 
 def _text(value: Any) -> str:
@@ -161,12 +253,3 @@ def listed(names: Any, most: int = 8) -> str:
     """Some names in quotes."""
     names = [repr(str(name)) for name in names]
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-
-
-def pandas() -> Any:
-    """Imported where tables are used."""
-    try:
-        import pandas
-    except ImportError:
-        raise ValueError(f"tables need pandas: {install('cli')}") from None
-    return pandas

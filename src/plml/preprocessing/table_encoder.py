@@ -1,4 +1,4 @@
-"""A table of numbers and categories, some of them missing, as the numbers that distances need."""
+"""A table of numbers, categories and dates, some missing, as the numbers that distances need."""
 
 from typing import Any, Self
 
@@ -6,35 +6,54 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
+from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
 
 from plml.preprocessing.columns import Columns, pandas
+from plml.preprocessing.date_encoder import DateEncoder
+from plml.preprocessing.servable import refuse_unservable
 
-#: Categories rarer than this share one column.
-RARE = 0.005
+#: Categories rarer than this share one column, and so do those beyond the most frequent ones.
+RARE, MOST_CATEGORIES = 0.005, 30
+#: Ways to fill gaps in numbers.
+FILLS = ("median", "indicator", "neighbors")
+#: Rows that gaps are filled from by their neighbours, at most.
+_MOST_DONORS = 2000
 #: Sums of squares of larger numbers may overflow.
 _HUGE = 1e140
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Numbers standardised, gaps filled with medians; categories as columns of zeros and ones.
+    """Numbers standardised, their gaps filled; categories as columns of zeros and ones; dates.
 
-    A category that is missing is a category of its own; rare ones (less than one row in 200) share
-    a column with those that were never seen. Two rows that differ in a category alone are as far
-    apart as two rows whose difference in one number is of average size.
+    A category that is missing is a category of its own; rare ones (less than one row in 200, or
+    beyond the 30 most frequent) share a column with those that were never seen. Two rows that
+    differ in a category alone are as far apart as two rows whose difference in one number is of
+    average size. Dates become days and places on the circles of year, week and day.
 
     Parameters
     ----------
     standardize : bool
         Whether numbers are standardised; otherwise they stay as they are.
+    missing : {"median", "indicator", "neighbors"}
+        What a missing number becomes: the median; the median, with a feature that says so; or the
+        average of the five nearest rows that have it.
 
     Attributes
     ----------
     categories_ : list of str
         Columns that are categories.
+    dates_, day_first_ : list of str
+        Columns that are dates, and those of them whose day comes before the month.
+    crowded_ : dict
+        Categories with more than 30 values, and how many they have.
     n_missing_ : int
         Entries that were missing.
     n_features_in_, feature_names_in_ : as in scikit-learn
@@ -48,36 +67,69 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ['size', 'colour_(missing)', 'colour_blue', 'colour_red']
     """
 
-    def __init__(self, standardize: bool = True) -> None:
+    def __init__(self, standardize: bool = True, missing: str = "median") -> None:
         self.standardize = standardize
+        self.missing = missing
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: np.ndarray | None = None) -> Self:
         """Find out what the columns are.
 
         Parameters
         ----------
         X : (n_samples, n_features) array or data frame
         y : ignored
+        sample_weight : (n_samples,) how often a row counts in means, deviations and medians; which
+            categories are rare, and what gaps are filled from near rows, is a matter of rows
         """
-        rows = self._checked(X, reset=True)
+        if self.missing not in FILLS:
+            raise ValueError(f"missing must be one of {', '.join(FILLS)}, got {self.missing!r}")
+        rows, numbers = self._checked(X, reset=True), _numbers(self.standardize, self.missing)
         if isinstance(rows, np.ndarray):
             _refuse_empty(rows)
             self.categories_: list[str] = []
+            self.dates_: list[str] = []
+            self.day_first_: list[str] = []
+            self.crowded_: dict[str, int] = {}
             self.n_missing_ = int(np.isnan(rows).sum())
-            self._encoder: Any = _numbers(self.standardize)
+            self._encoder: Any = numbers
         else:
             columns = Columns.of(rows, "X", imputes=True)
-            self.categories_ = list(columns.categories)
+            self.categories_, self.dates_ = list(columns.categories), list(columns.dates)
+            self.day_first_ = list(columns.day_first)
+            sizes = {name: int(rows[name].nunique()) for name in self.categories_}
+            self.crowded_ = {name: n for name, n in sizes.items() if n > MOST_CATEGORIES}
             self.n_missing_ = int(rows.isna().to_numpy().sum())
             kinds = [
-                ("number", _numbers(self.standardize), list(columns.numbers)),
+                ("number", numbers, list(columns.numbers)),
                 ("category", _categories(), list(columns.categories)),
+                ("date", DateEncoder(), list(columns.dates)),
             ]
             kinds = [kind for kind in kinds if kind[2]]
             self._encoder = ColumnTransformer(kinds, verbose_feature_names_out=False)
             rows = columns.tidy(rows, "X")
         self._encoder.fit(rows)
+        if sample_weight is not None:
+            self._weigh(rows, _check_sample_weight(sample_weight, X, dtype=np.float64))
+        _check_names(self.get_feature_names_out())
         return self
+
+    def _weigh(self, rows: Any, sample_weight: np.ndarray) -> None:
+        """Fit what is done with numbers again, with weights of the rows."""
+        steps, columns = self._encoder, slice(None)
+        if isinstance(steps, ColumnTransformer):
+            found = {name: (step, own) for name, step, own in steps.transformers_}
+            if "number" not in found:
+                return
+            steps, columns = found["number"]
+            rows = rows[columns]
+        for _, step in steps.steps:
+            if isinstance(step, StandardScaler):
+                step.fit(rows, sample_weight=sample_weight)
+            elif isinstance(step, SimpleImputer):
+                step.statistics_ = weighted_medians(np.asarray(rows, np.float64), sample_weight)
+            else:
+                step.fit(rows)
+            rows = step.transform(rows)
 
     def transform(self, X: Any) -> np.ndarray:
         """The rows as numbers, (n_queries, n_features_out) float64.
@@ -86,12 +138,37 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ----------
         X : (n_queries, n_features) array or data frame
         """
+        return np.asarray(self._encoder.transform(self.tidied(X)), dtype=np.float64)
+
+    def tidied(self, X: Any) -> Any:
+        """The rows as they are encoded: floats, categories as texts and dates; an array of numbers.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+        """
         check_is_fitted(self)
         rows = self._checked(X, reset=False)
-        if not isinstance(rows, np.ndarray):
-            names = [str(name) for name in rows.columns]
-            rows = Columns(tuple(names), tuple(self.categories_), imputes=True).tidy(rows, "X")
-        return np.asarray(self._encoder.transform(rows), dtype=np.float64)
+        if isinstance(rows, np.ndarray):
+            return rows
+        names = [str(name) for name in rows.columns]
+        day_first = tuple(getattr(self, "day_first_", ()))  # not in older files
+        kinds = tuple(self.categories_), True, tuple(self.dates_), day_first
+        return Columns(tuple(names), *kinds).tidy(rows, "X")
+
+    def gaps(self, X: Any) -> np.ndarray:
+        """Which numbers and dates are missing, one bit each; a missing category is a category.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+        """
+        check_is_fitted(self)
+        rows = self._checked(X, reset=False)
+        if isinstance(rows, np.ndarray):
+            return np.packbits(np.isnan(rows), axis=1)
+        missing = rows.isna().to_numpy() & ~rows.columns.isin(self.categories_)
+        return np.packbits(missing, axis=1)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The names of the numbers: those of the columns, and ``column_category``."""
@@ -100,8 +177,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if names is None:
             names = np.array([f"x{i}" for i in range(self.n_features_in_)], dtype=object)
         if isinstance(self._encoder, ColumnTransformer):
-            return self._encoder.get_feature_names_out()
-        return names
+            groups = self._encoder.named_transformers_
+            groups = [groups[kind] for kind, _, _ in self._encoder.transformers]
+            return np.concatenate([group.get_feature_names_out() for group in groups])
+        return self._encoder.get_feature_names_out(names)
 
     def in_units_of_the_table(self, rows: np.ndarray) -> np.ndarray:
         """Encoded rows with the numbers as they were in the table; categories stay zeros and ones.
@@ -115,12 +194,30 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             scaler = scaler.named_transformers_.get("number")
         if scaler is None:
             return rows
-        standard, rows = scaler[-1], np.array(rows)
+        rows = np.array(rows)
         if not self.standardize:
             return rows
+        (standard,) = (step for _, step in scaler.steps if isinstance(step, StandardScaler))
         n_numbers = len(standard.scale_)
         rows[..., :n_numbers] = rows[..., :n_numbers] * standard.scale_ + standard.mean_
         return rows
+
+    def summary_lines(self) -> list[str]:
+        """What the columns are, in a few lines; none where all are numbers without gaps."""
+        check_is_fitted(self)
+        others = len(self.categories_) + len(self.dates_)
+        if not others and not self.n_missing_:
+            return []
+        first = (
+            f"columns: {self.n_features_in_ - others} of numbers, {len(self.categories_)} of "
+            f"categories, {f'{len(self.dates_)} of dates, ' if self.dates_ else ''}"
+            f"{self.n_missing_} missing entries filled in"
+        )
+        return [first] + [
+            f"  {name!r} has {n} values: the {MOST_CATEGORIES} most frequent have a feature each, "
+            "the others share one"
+            for name, n in self.crowded_.items()
+        ]
 
     @property
     def transformer(self) -> Any:
@@ -130,6 +227,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """An array of floats, or a pandas data frame where there are categories."""
+        refuse_unservable(X)
         if not reset and isinstance(self._encoder, ColumnTransformer):
             validate_data(self, X, reset=False, skip_check_array=True)
             return self._frame(X)
@@ -155,21 +253,68 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _numbers(standardize: bool) -> Any:
+def weighted_medians(rows: np.ndarray, sample_weight: np.ndarray) -> np.ndarray:
+    """(d,) medians of the columns, NaN left out, as if every row were there as often as it counts.
+
+    Parameters
+    ----------
+    rows : (n, d) array
+    sample_weight : (n,) array
+    """
+    medians = []
+    for column in rows.T:
+        known = np.flatnonzero(~np.isnan(column) & (sample_weight > 0.0))
+        order = known[np.argsort(column[known], kind="stable")]
+        below = np.cumsum(sample_weight[order])
+        # The first half ends with one row and the second half begins with another, or the same.
+        ends = [np.searchsorted(below, 0.5 * below[-1], side) for side in ("left", "right")]
+        medians.append(column[order[np.minimum(ends, len(order) - 1)]].mean())
+    return np.array(medians)
+
+
+def unpacked_gaps(gaps: np.ndarray, n_columns: int) -> np.ndarray:
+    """(n, n_columns) what ``TableEncoder.gaps`` has in bits."""
+    return np.unpackbits(gaps, axis=1, count=n_columns).astype(bool)
+
+
+class NeighborImputer(KNNImputer):
+    """scikit-learn's, with at most 2,000 rows to fill gaps from."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Keep the rows to fill from.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features)
+        y : ignored
+        """
+        return super().fit(X[:: -(-len(X) // _MOST_DONORS)])
+
+
+def _numbers(standardize: bool, missing: str) -> Any:
     scaler = StandardScaler(with_mean=standardize, with_std=standardize)
-    return make_pipeline(SimpleImputer(strategy="median"), scaler)
+    if missing == "neighbors":
+        return make_pipeline(scaler, NeighborImputer(keep_empty_features=True))
+    return make_pipeline(
+        SimpleImputer(strategy="median", add_indicator=missing == "indicator"), scaler
+    )
 
 
 def _categories() -> Any:
     return OneHotEncoder(
-        handle_unknown="infrequent_if_exist", min_frequency=RARE, sparse_output=False
+        handle_unknown="infrequent_if_exist",
+        min_frequency=RARE,
+        max_categories=MOST_CATEGORIES + 1,
+        sparse_output=False,
     )
 
 
 def _as_numbers(X: Any) -> np.ndarray | None:
     """The same as floats, where every column is numbers."""
     kinds = [str(kind) for kind in getattr(X, "dtypes", [])]
-    if any(kind in ("object", "category", "bool", "boolean") or "str" in kind for kind in kinds):
+    if any(kind in ("object", "category", "bool", "boolean") for kind in kinds):
+        return None
+    if any("str" in kind or kind.startswith("datetime") for kind in kinds):
         return None
     try:
         return check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=0)
@@ -186,6 +331,15 @@ def _refuse_huge(rows: np.ndarray) -> None:
         raise ValueError(
             f"column {huge[0]} of X reaches {largest[huge[0]]:.3g}, too large to compute with; "
             "give it in a larger unit, or leave it out"
+        )
+
+
+def _check_names(names: np.ndarray) -> None:
+    known: set[str] = set()
+    twice = [name for name in names if name in known or known.add(name)]  # type: ignore[func-returns-value]
+    if twice:
+        raise ValueError(
+            f"a column has the name that a category of another column gets, {twice[0]!r}; rename it"
         )
 
 

@@ -1,5 +1,30 @@
 """From a table on disk to a model on disk and back, in the columns and units of the table."""
 
-from plml.tables.table_models import Model, fit, load, read_table, write_table
+from plml.tables.column_report import ColumnReport, describe
+from plml.tables.nearest_cases import nearest_cases
+from plml.tables.table_models import (
+    MISSING_VALUES,
+    MOST_ROWS,
+    Model,
+    fit,
+    load,
+    row_weights,
+    write_table,
+)
+from plml.tables.table_reader import ReadOptions, Understood, read_table
 
-__all__ = ["Model", "fit", "load", "read_table", "write_table"]
+__all__ = [
+    "MISSING_VALUES",
+    "MOST_ROWS",
+    "ColumnReport",
+    "Model",
+    "ReadOptions",
+    "Understood",
+    "describe",
+    "fit",
+    "load",
+    "nearest_cases",
+    "read_table",
+    "row_weights",
+    "write_table",
+]

@@ -1,0 +1,393 @@
+"""The dialect of a text file: the separator, quotes and header that explain its first lines.
+
+Python's ``csv`` cuts lines into fields, and what is decided here is which separator makes the most
+of them alike. DuckDB's ``sniff_csv`` is not asked: one row that is too short, or a line below the
+table, and it reads one column with ``|``; it drops a header that does not fit, opens no run of
+spaces, and reads on after a quote that is never closed (``python benchmarks/readers.py``).
+"""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from shutil import copyfileobj
+from typing import NamedTuple
+
+_SEPARATORS = (",", ";", "\t", "|")
+#: Characters of the first lines that are looked at, and lines before the header that may be
+#: left out.
+_SAMPLE = 2**18
+_MOST_SKIPPED = 30
+#: Share of the lines that a separator makes alike, and how close to the best another may come.
+_ALIKE, _AS_GOOD = 0.5, 0.95
+#: Rows that are looked at to tell names from values.
+_ROWS = 200
+_NUMBER = re.compile(r"[-+]?[\d.,' ]*\d[.,]?([eE][-+]?\d+)?\s?[%€$£]?|[-+]?inf|\d{4}-\d\d-\d\d.*")
+_YEAR = re.compile(r"(1[89]|20)\d\d")
+_NOTHING = ("", "na", "n/a", "nan", "null", "none", "?", "-", ".")
+#: Below the header of a table in Markdown.
+_RULE = re.compile(":?-+:?|=+|")
+#: A header of one column that holds more than words was hardly meant to be one.
+_ONE_NAME = re.compile(r"[\w.%()\"'-]+( [\w.%()\"'-]+)*")
+
+
+class Record(NamedTuple):
+    """The fields between two line ends, with the first and the last line that they stand on."""
+
+    line: int
+    last: int
+    fields: list[str]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text is cut into rows and fields.
+
+    Attributes
+    ----------
+    sep, quote, escape : marks; a space as separator stands for any number of them
+    names : of the columns, as they are written; empty where there is no header
+    skipped : lines before the header
+    start : line of the first row
+    n_columns : fields of a row
+    """
+
+    sep: str
+    quote: str = '"'
+    escape: str = '"'
+    names: tuple[str, ...] = ()
+    skipped: int = 0
+    start: int = 1
+    n_columns: int = 1
+
+    def records(self, lines: Iterable[str]) -> Iterator[Record]:
+        """The fields of lines, those without any left out; a ``csv.Error`` for an open quote."""
+        if self.sep == " ":
+            lines = (line.replace("\t", " ").strip() + "\n" for line in lines)
+        backslash = self.escape == "\\"
+        reader = csv.reader(
+            lines,
+            delimiter=self.sep,
+            quotechar=self.quote,
+            doublequote=not backslash,
+            escapechar="\\" if backslash else None,
+            skipinitialspace=True,
+            strict=True,
+        )
+        last = 0
+        for found in reader:
+            if len(found) > 1 or "".join(found).strip():
+                yield Record(last + 1, reader.line_num, found)
+            last = reader.line_num
+
+
+def dialect_of(
+    path: Path, sep: str | None = None, quote: str | None = None, header: bool | None = None
+) -> Dialect:
+    """The dialect that explains the first lines of a text file; asks where two would do.
+
+    Parameters
+    ----------
+    path : file in UTF-8
+    sep, quote, header : where they are known
+    """
+    lines, whole = _first_lines(path)
+    if not any(line.strip() for line in lines):
+        raise ValueError("it is empty")
+    if sep is None and (told := re.fullmatch(r"sep=(.)\s*", lines[0], re.I)):  # as Excel reads it
+        sep = told[1]
+    tried = (sep,) if sep else _SEPARATORS
+    found = [c for one in tried if (c := _candidate(lines, one, quote, whole)) is not None]
+    if sep is None and all(one.first > 0 for one in found):
+        spaced = _candidate(lines, " ", quote, whole)
+        if spaced is not None and (not found or _names_numbers(spaced)):
+            found = [spaced]
+    if not found:
+        return _one_column(lines, sep, quote, header)
+    found.sort(key=lambda one: (one.first > 0, -one.alike, -one.width))
+    best, *others = found
+    for rival in others:
+        if (rival.first > 0) == (best.first > 0) and rival.alike >= _AS_GOOD * best.alike:
+            raise ValueError(
+                f"line {best.records[best.first].line} has {best.width} columns with "
+                f"{shown(best.dialect.sep)} between them and {rival.width} with "
+                f"{shown(rival.dialect.sep)}; give --sep"
+            )
+    return _with_header(best, header)
+
+
+def misfit(path: Path, dialect: Dialect) -> str:
+    """What is wrong with the first row that does not have as many fields as the others; or "".
+
+    Parameters
+    ----------
+    path : file in UTF-8
+    dialect : of it
+    """
+    last = dialect.start - 1
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            for record in dialect.records(islice(stream, last, None)):
+                line, n_fields = dialect.start - 1 + record.line, len(record.fields)
+                if n_fields != dialect.n_columns:
+                    few = "more" if n_fields > dialect.n_columns else f"{n_fields}, fewer"
+                    return (
+                        f"line {line} has {few} fields than the others, which have "
+                        f"{dialect.n_columns} with {shown(dialect.sep)} between them; correct it, "
+                        "take it away, or give --sep"
+                    )
+                last = dialect.start - 1 + record.last
+    except csv.Error as error:
+        return _unreadable(last + 1, error)
+    return ""
+
+
+def lines_of_rows(path: Path, dialect: Dialect) -> Iterator[int]:
+    """The line of the file that each row begins on.
+
+    Parameters
+    ----------
+    path, dialect : as in ``misfit``
+    """
+    with path.open(encoding="utf-8-sig") as stream:
+        for record in dialect.records(islice(stream, dialect.start - 1, None)):
+            yield dialect.start - 1 + record.line
+
+
+def rewritten(path: Path, copy: Path, dialect: Dialect) -> None:
+    """Write the rows once more, without names, with commas, double quotes and one kind of line end.
+
+    Parameters
+    ----------
+    path, dialect : as in ``misfit``
+    copy : file to write
+    """
+    with (
+        path.open(encoding="utf-8-sig") as stream,
+        copy.open("w", encoding="utf-8", newline="") as target,
+    ):
+        rows = csv.writer(target, lineterminator="\n")
+        for record in dialect.records(islice(stream, dialect.start - 1, None)):
+            rows.writerow(record.fields)
+
+
+def without_top(path: Path, copy: Path, dialect: Dialect) -> None:
+    """Write the file once more, from its first row on.
+
+    Parameters
+    ----------
+    path, copy, dialect : as in ``rewritten``
+    """
+    with path.open(encoding="utf-8", newline="") as lines:
+        top = sum(len(line.encode()) for line in islice(lines, dialect.start - 1))
+    with path.open("rb") as source, copy.open("wb") as target:
+        source.seek(top)
+        copyfileobj(source, target, 2**20)
+
+
+def shown(mark: str) -> str:
+    """A mark in words."""
+    return {"\t": "tab", " ": "space"}.get(mark, f"'{mark}'")
+
+
+class _Candidate(NamedTuple):
+    dialect: Dialect
+    records: list[Record]
+    width: int  # that most records have
+    first: int  # number of the first of these
+    alike: float  # share of them
+
+
+def _first_lines(path: Path) -> tuple[list[str], bool]:
+    """Whole lines from the beginning of a file, and whether these are all."""
+    with path.open(encoding="utf-8-sig") as stream:
+        lines = stream.readlines(_SAMPLE)
+        whole = not stream.read(1)
+    nulls = next((number for number, line in enumerate(lines, 1) if "\0" in line), 0)
+    if nulls:
+        raise ValueError(f"line {nulls} has a null character; it is damaged, or give --encoding")
+    return lines, whole
+
+
+def _candidate(lines: list[str], sep: str, quote: str | None, whole: bool) -> _Candidate | None:
+    """What a separator makes of the lines; None where they have nothing in common."""
+    text = "".join(lines)
+    if quote is None:
+        quote = "'" if _is_quote("'", sep, text) and not _is_quote('"', sep, text) else '"'
+    dialect = Dialect(sep, quote, "\\" if f"\\{quote}" in text else quote)
+    records: list[Record] = []
+    try:
+        records.extend(dialect.records(lines))
+    except csv.Error as error:  # the sample may end within quotes
+        if whole and records and len(records[-1].fields) > 1:
+            raise ValueError(_unreadable(records[-1].last + 1, error)) from None
+    if not records:
+        return None
+    width, count = Counter(len(record.fields) for record in reversed(records)).most_common(1)[0]
+    if width < 2 or count < _ALIKE * len(records):
+        return None
+    first = next(i for i, record in enumerate(records) if len(record.fields) == width)
+    return _Candidate(dialect, records, width, first, count / len(records))
+
+
+def _is_quote(mark: str, sep: str, text: str) -> bool:
+    """Whether fields begin and end with a mark."""
+    edge = rf"(?:^|{re.escape(sep)}|$)"
+    return len(re.findall(rf"{edge} ?{mark}[^{mark}\n]*{mark}(?={edge})", text, re.M)) > 1
+
+
+def _unreadable(line: int, error: csv.Error) -> str:
+    """What ``csv`` means."""
+    what = "a quote that is not closed"
+    if "expected after" in str(error):
+        what = "something between a quote and the next separator"
+    elif "limit" in str(error):
+        what = f"a field of more than {csv.field_size_limit()} characters, or an open quote"
+    return f"line {line} has {what}; correct it, or give --quote"
+
+
+def _with_header(found: _Candidate, header: bool | None) -> Dialect:
+    """The dialect with the names, which no data must be taken for."""
+    before, top = found.records[: found.first], found.records[found.first]
+    below = [r for r in found.records[found.first + 1 :][:_ROWS] if len(r.fields) == found.width]
+    while len(below) > 2 and _n_filled(top) < 2 < found.width:  # the title of a spreadsheet
+        before, top, below = [*before, top], below[0], below[1:]
+    rows = [record.fields for record in below]
+    if before and (names := _ending_in_a_separator(before[-1], [top.fields, *rows])):
+        before, top, below = before[:-1], Record(*before[-1][:2], names), [top, *below]
+        rows = [record.fields for record in below]
+    if rows and any(rows[0]) and all(_RULE.fullmatch(field.strip()) for field in rows[0]):
+        raise ValueError(f"line {below[0].line} is a rule, as in Markdown; take it away")
+    given = header
+    if header is None:
+        header = _is_header(top, rows)
+    if header:
+        _refuse_second_names(below)
+    told = before and re.match("sep=", before[0].fields[0], re.I)
+    preamble = before[1:] if told else before
+    wide = any(_n_filled(record) > 1 for record in preamble)
+    sure = given or _columns_of_numbers(top.fields, rows)[0]
+    if preamble and (not header or (wide and not sure) or len(preamble) > _MOST_SKIPPED):
+        raise ValueError(_header_that_does_not_fit(preamble[-1], top))
+    start = top.last + 1 if header else top.line
+    sep, quote, escape = found.dialect.sep, found.dialect.quote, found.dialect.escape
+    return Dialect(
+        sep, quote, escape, tuple(top.fields) if header else (), top.line - 1, start, found.width
+    )
+
+
+def _names_numbers(found: _Candidate) -> bool:
+    """Whether the first line has names for columns of numbers."""
+    rows = [record.fields for record in found.records[1:_ROWS] if len(record.fields) == found.width]
+    return found.first == 0 and bool(_columns_of_numbers(found.records[0].fields, rows)[0])
+
+
+def _ending_in_a_separator(header: Record, rows: list[list[str]]) -> list[str]:
+    """The names above rows that end in a separator; none where the rows have another field."""
+    one_more = bool(rows) and len(rows[0]) == len(header.fields) + 1
+    return [*header.fields, ""] if one_more and not any(row[-1].strip() for row in rows) else []
+
+
+def _header_that_does_not_fit(header: Record, row: Record) -> str:
+    n_names, n_fields = len(header.fields), len(row.fields)
+    cure = "correct one of them"
+    if n_fields == n_names + 1:
+        cure = "give the column of row names a name too"
+    return (
+        f"line {header.line} has {n_names} names, but line {row.line} has {n_fields} fields; {cure}"
+        ", take away what is above the table, or give --sep"
+    )
+
+
+def _n_filled(record: Record) -> int:
+    return sum(bool(field.strip()) for field in record.fields)
+
+
+def _refuse_second_names(below: list[Record]) -> None:
+    """Refuse a second line of names, or of units, above the values."""
+    if len(below) < 5:
+        return
+    top, *rows = [record.fields for record in below]
+    names, values = _columns_of_numbers(top, rows)
+    if len(names) > max(len(values), 1):
+        few = ", ".join(repr(top[place]) for place in names[:3])
+        raise ValueError(
+            f"line {below[0].line} is a second line of names or units ({few}); join it with the "
+            "line above, or take it away"
+        )
+
+
+def counts_up(fields: Sequence[str]) -> bool:
+    """Whether names are the numbers of the columns, as pandas writes them.
+
+    Parameters
+    ----------
+    fields : names; the first one may be empty
+    """
+    names = [field.strip() for field in fields]
+    names = names[1:] if names and not names[0] else names
+    return len(names) > 3 and names == [str(number) for number in range(len(names))]
+
+
+def _is_header(top: Record, rows: list[list[str]]) -> bool:
+    """Whether a record holds names: no number stands above numbers, no value comes again."""
+    if counts_up(top.fields):
+        return True
+    names, values = _columns_of_numbers(top.fields, rows)
+    if not values:
+        texts = [t.strip().lower() for t in top.fields if t.strip()]
+        again = any(top.fields[i] == row[i] for row in rows for i in range(len(row)) if row[i])
+        return bool(names) or not (again or len(set(texts)) < len(texts) / 2)
+    years = all(_YEAR.fullmatch(top.fields[i].strip()) for i in values)
+    if names or (years and len(set(top.fields)) == len(top.fields)):
+        raise ValueError(
+            f"line {top.line} may hold names or values ({top.fields[values[0]]!r}); give --header "
+            "or --no-header"
+        )
+    return False
+
+
+def _columns_of_numbers(top: list[str], rows: list[list[str]]) -> tuple[list[int], list[int]]:
+    """The columns of numbers with a text at the top, and those with a number there."""
+    names, values = [], []
+    for i, field in enumerate(top):
+        below = [row[i] for row in rows if row[i].strip().lower() not in _NOTHING]
+        numbers = sum(_NUMBER.fullmatch(value.strip()) is not None for value in below)
+        if _NUMBER.fullmatch(field.strip()):
+            values.append(i)
+        elif field.strip().lower() not in _NOTHING and numbers > 0.8 * len(below):
+            names.append(i) if below else None
+    return names, values
+
+
+def _one_column(
+    lines: list[str], sep: str | None, quote: str | None, header: bool | None
+) -> Dialect:
+    """A table of one column, or the reason why it is none."""
+    dialect = Dialect(sep or ",", quote or '"', quote or '"')
+    number, first = next((i, line.strip()) for i, line in enumerate(lines) if line.strip())
+    counts = {one: first.count(one) for one in ((sep,) if sep else _SEPARATORS)}
+    most = max(counts, key=lambda one: counts[one])
+    if counts[most]:
+        raise ValueError(
+            f"its lines do not have as many fields as line {number + 1}, which has "
+            f"{counts[most] + 1} with {shown(most)} between them; correct them, or give --sep"
+        )
+    if sep is None and any(re.search(r"\S {2,}\S", line) for line in lines[:_ROWS]):
+        raise ValueError(
+            "its columns are aligned by spaces, and some fields are empty or hold spaces; save it "
+            "with a separator, such as a comma"
+        )
+    if sep is None and not _ONE_NAME.fullmatch(first):
+        raise ValueError(f"line {number + 1}, {first[:40]!r}, is read as one column; give --sep")
+    top = Record(number + 1, number + 1, [first.strip(dialect.quote)])
+    rows = [[line.strip()] for line in lines[number + 1 :][:_ROWS] if line.strip()]
+    if header is None:
+        header = _is_header(top, rows)
+    names = tuple(top.fields) if header else ()
+    return Dialect(
+        dialect.sep, dialect.quote, dialect.escape, names, number, number + 1 + header, 1
+    )

@@ -1,0 +1,396 @@
+"""Texts that are numbers: with decimal commas, thousands marks, units, and marks for missing.
+
+Not by skrub's ``ToFloat``: its marks have to be known, it refuses units, reads 0123 as 123, and its
+numbers are float32, so that 1.234 does not come back (``python benchmarks/readers.py --columns``).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from plml.preprocessing.columns import pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Texts that stand for a missing value wherever they are, and those that do among numbers.
+_MISSING = frozenset(
+    ("", "NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", "<NA>", "?", "#N/A")
+).union(("#NA", "#NV", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!", "#WERT!"))
+_MISSING_AMONG_NUMBERS = frozenset(
+    ("-", "--", ".", "..", "*", "#", "missing", "Missing", "unknown", "Unknown", "none", "nil")
+).union(("not available", "n.a.", "N.A."))
+#: Numbers that stand for a missing value where all others are far away, and those that may.
+_SENTINELS = (-99, -999, -9999, -99999)
+_SUSPECTS = (-1, 99, 999, 9999, 99999)
+_NUMBER = r"[-+]?[\d.,' ]*\d[.,]?([eE][-+]?\d{1,3})?"
+_CURRENCIES = (
+    "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|KRW|RMB"
+    r"|S?Fr\.?|Rs\.?|(?:US|CA|AU|NZ|HK|[ACRS])\$|kr\.?|zł|Kč|Ft|[€$£¥₹₽₩₺₴₪]"
+)
+_SIGNS = "%‰°€$£¥₹₽₩₺₴₪"
+_UNIT = re.compile(rf"({_CURRENCIES})?\s*({_NUMBER})(\s*)([^\W\d_]+[\w/²³%°]*|°[CF]?|[{_SIGNS}])?")
+#: Units that may follow a number without a space; 12a is the number of a house.
+_UNIT_NAMES = (
+    "mm cm dm m km in ft mi g mg kg lb lbs oz s ms min h hr hrs ml cl l Hz kHz MHz GHz mV mA kW MW "
+    "kWh kJ Pa kPa hPa bar mbar ppm ppb px dB EUR USD GBP CHF k bn MB GB TB kB m² m³ m2 m3 cm² cm³ "
+    "km² km/h m/s mph mg/l mg/dl mmol/l g/l g/dl"
+)
+_UNITS = frozenset(_UNIT_NAMES.split())
+_ALIKE = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u202f": " ", "\u2019": "'"})
+_PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
+#: 02.09.2024 is not 2,092,024.
+_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2}")
+#: What is lost as a number: 01234 is not 1234, and floats end at 15 digits.
+_LEADING_ZERO, _MANY_DIGITS = re.compile(r"[-+]?0\d"), re.compile(r"[-+]?\d{16}")
+_POINTED = re.compile(r"\d+(\.\d+){2,}")
+#: As some programs of bookkeepers write what is negative; 2- is a mark of a school.
+_MINUS_BEHIND = re.compile(r"[\d.,' ]*\d[.,]\d+-")
+#: Decimal and thousands marks; ``_fitting`` takes the first of those that read the same.
+_Style = tuple[str, str | None]
+_POINT: _Style = (".", None)
+_STYLES = (_POINT, (",", None), *product(".,", " '"), (".", ","), (",", "."))
+#: A column of texts is one of numbers gone wrong where this share of more than so many is numbers.
+_NEARLY_ALL, _SOME = 0.8, 10
+_FIRST = 1000
+
+
+@dataclass
+class Marks:
+    """How numbers and missing values are written.
+
+    Attributes
+    ----------
+    decimal, thousands : None where none was seen
+    na : that were given; None for those that are known
+    missing : texts and numbers that were taken for missing values, with their counts by column
+    units : of columns whose numbers have one
+    codes : columns of digits that are kept as texts, with the reason
+    doubts : columns that may be numbers and are kept as texts, with the reason and the cure
+    suspects : columns with a number that may stand for missing values
+    styles : columns whose marks in numbers are not those of the others
+    """
+
+    decimal: str | None = None
+    thousands: str | None = None
+    na: tuple[str, ...] | None = None
+    missing: dict[str, dict[str, int]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    codes: dict[str, str] = field(default_factory=dict)
+    doubts: dict[str, str] = field(default_factory=dict)
+    suspects: dict[str, str] = field(default_factory=dict)
+    styles: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: "pd.DataFrame") -> "Marks":
+        """The marks in the numbers of a table, as most of the columns have them that are sure."""
+        decimals = any(kind.kind == "f" for kind in table.dtypes if isinstance(kind, np.dtype))
+        told: Counter[str] = Counter()
+        thousands: dict[str, str] = {}  # by the decimal mark that is theirs
+        suspects: dict[str, str] = {}
+        for name in texts_of(table):
+            bodies = _reading(table[name], _MISSING | _MISSING_AMONG_NUMBERS).bodies
+            styles = _fitting(bodies, None)
+            if styles == [_POINT] and (pointed := _pointed(bodies)):
+                suspects[name] = (
+                    f"{pointed!r} is read with a decimal point; give --thousands . if it is one "
+                    "between thousands"
+                )
+            elif len(styles) == 1:
+                decimal, between = styles[0]
+                told[decimal] += any(decimal in body for body in bodies.values())
+                if between is not None:
+                    thousands.setdefault(decimal, between)
+        decimal = max(told, key=lambda mark: told[mark], default="")
+        if told[decimal]:
+            return cls(decimal, thousands.get(decimal))
+        suspects = {} if decimals else suspects
+        return cls(
+            "." if decimals else None, next(iter(thousands.values()), None), None, suspects=suspects
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        told = ("missing", "units", "styles", "codes", "doubts", "suspects")
+        return {
+            "decimal": self.decimal or ".",
+            "thousands": self.thousands,
+            **{name: getattr(self, name) for name in told},
+        }
+
+    def in_words(self) -> list[str]:
+        """The marks in numbers, where they are not the usual ones."""
+        words = [f"decimal mark {self.decimal}"] if self.decimal not in (None, ".") else []
+        return words + ([f"thousands mark '{self.thousands}'"] if self.thousands else [])
+
+    def missing_in(self, column: str) -> str:
+        """What was taken for missing values in a column, in words; empty for none."""
+        counts = self.missing.get(column, {})
+        return ", ".join(f"{mark!r} ({count} times)" for mark, count in counts.items())
+
+    def notes(self) -> list[str]:
+        """A line for each column with units, marks for missing values, or a doubt."""
+        lines = [f"column {c!r} is numbers in {unit!r}" for c, unit in self.units.items()]
+        lines += [
+            f"column {column!r}: {self.missing_in(column)} taken for missing (else give --na)"
+            for column in self.missing
+        ]
+        lines += [f"column {c!r} has {marks}" for c, marks in self.styles.items()]
+        lines += [f"column {c!r} has {why}, so it is kept as text" for c, why in self.codes.items()]
+        return lines + [f"column {c!r}: {w}" for c, w in (self.doubts | self.suspects).items()]
+
+
+def texts_of(table: "pd.DataFrame") -> list[str]:
+    """The columns that hold texts."""
+    types = pandas().api.types
+    return [
+        name
+        for name, kind in table.dtypes.items()
+        if types.is_string_dtype(kind) and (str(kind) != "object" or _all_texts(table[name]))
+    ]
+
+
+def _all_texts(values: "pd.Series") -> bool:
+    return all(isinstance(value, str) for value in values.dropna())
+
+
+def _as_texts(table: "pd.DataFrame") -> "pd.DataFrame":
+    """With texts for numbers in columns that hold both, as spreadsheets have them."""
+    mixed = {}
+    for name in [n for n, kind in table.dtypes.items() if str(kind) == "object"]:
+        kinds = {type(value) for value in table[name].dropna()}
+        if str in kinds and kinds <= {str, int, float}:
+            mixed[name] = table[name].map(str, na_action="ignore")
+    return table.assign(**mixed)
+
+
+def with_numbers(
+    table: "pd.DataFrame", given: Marks, where: Callable[[int], str]
+) -> tuple["pd.DataFrame", Marks]:
+    """The table with numbers for texts that are numbers, and what was seen in them.
+
+    Parameters
+    ----------
+    table : with any columns
+    given : marks that are known
+    where : what a row is called
+    """
+    table = _as_texts(table)
+    seen = Marks.of(table)
+    suspects = {} if given.decimal or given.thousands else seen.suspects
+    decimal, thousands = given.decimal or seen.decimal, given.thousands or seen.thousands
+    seen = Marks(decimal, None if thousands == decimal else thousands, given.na)
+    seen.suspects.update(given.suspects | suspects)
+    among_numbers = set(seen.na or _MISSING_AMONG_NUMBERS)
+    changed = {}
+    for name in texts_of(table):
+        values = _without_missing(table[name], seen, set(seen.na or _MISSING))
+        found = _reading(values, among_numbers)
+        style = _decided(found.bodies, seen, values, where)
+        if found.bodies and style is None:
+            found = _without_style(found.bodies, name)
+        if style is not None:
+            if other := _other_style(style, found.bodies, seen):
+                seen.styles[name] = other
+            values = _without_missing(values, seen, among_numbers)
+            values = _as_numbers(values, found.bodies, style)
+            if found.unit:
+                seen.units[name] = found.unit
+        if found.code:
+            seen.codes[name] = found.code
+        if found.odd:
+            row = int(np.flatnonzero((values == found.odd).to_numpy())[0])
+            seen.doubts[name] = f"{where(row)} has {found.doubt}"
+        changed[name] = values
+    table = table.assign(**changed)
+    _without_sentinels(table, seen)
+    return table, seen
+
+
+def _without_missing(values: "pd.Series", seen: Marks, marks: set[str]) -> "pd.Series":
+    bare = values.str.strip()
+    counts = bare[bare.isin(marks)].value_counts()
+    named = {str(mark): int(count) for mark, count in counts.items() if mark}
+    if named:
+        seen.missing.setdefault(str(values.name), {}).update(named)
+    return values.where(~bare.isin(marks)) if len(counts) else values
+
+
+class _Reading(NamedTuple):
+    """The different texts of a column by their numbers, or what keeps it from being numbers."""
+
+    bodies: dict[str, str] = {}  # noqa: RUF012 - never changed
+    unit: str = ""
+    code: str = ""  # why digits are no number
+    odd: str = ""  # a text that is unlike the others
+    doubt: str = ""
+
+
+def _reading(values: "pd.Series", marks: Any) -> _Reading:
+    texts = [text for text in values.dropna().unique() if text.strip() not in marks]
+    if sum(_number_in(text) is not None for text in texts[:_FIRST]) < _NEARLY_ALL * len(
+        texts[:_FIRST]
+    ):
+        return _Reading()
+    found = {text: number for text in texts if (number := _number_in(text)) is not None}
+    odd = next((text for text in texts if text not in found), None)
+    column = values.name
+    if odd is not None:
+        if len(found) <= _SOME or len(found) < _NEARLY_ALL * len(texts):
+            return _Reading()
+        cure = f"correct it, or give --na {odd!r} or --as {column}=category"
+        return _Reading(odd=odd, doubt=f"{odd!r} among numbers; {cure}")
+    units = {unit for _, unit in found.values()}
+    if len(units) > 1:
+        first = next(iter(found.values()))[1]
+        odd = next(text for text, (_, unit) in found.items() if unit != first)
+        other = f"in {first!r}" if first else "without a unit"
+        cure = f"give all in one unit, or --as {column}=category"
+        return _Reading(odd=odd, doubt=f"{odd!r} among numbers {other}; {cure}")
+    bodies = {text: body for text, (body, _) in found.items()}
+    for pattern, what in ((_LEADING_ZERO, "leading zeros"), (_MANY_DIGITS, "more than 15 digits")):
+        example = next((text for text, body in bodies.items() if pattern.match(body)), None)
+        if example is not None:
+            return _Reading(code=f"{what} ({example!r}; else --as {column}=number)")
+    return _Reading(bodies, units.pop() if units else "")
+
+
+def _number_in(text: str) -> tuple[str, str] | None:
+    """The number and the unit of a text; None where it is no number."""
+    bare = text.strip().translate(_ALIKE)
+    if bare.startswith("(") and bare.endswith(")"):  # as bookkeepers write what is negative
+        bare = "-" + bare[1:-1]
+    elif _MINUS_BEHIND.fullmatch(bare):
+        bare = "-" + bare[:-1]
+    if _DATE.fullmatch(bare):
+        return None
+    match = _UNIT.fullmatch(bare)
+    if match is None:
+        return None
+    before, body, _, gap, after = match.groups()
+    if after and not gap and after not in _UNITS and after[0] not in _SIGNS:
+        return None
+    return body.strip(), before or after or ""
+
+
+def _fitting(bodies: dict[str, str], decimal: str | None) -> list[_Style]:
+    """The marks with which all texts are numbers, a decimal point first; one of those alike."""
+    if not bodies:
+        return []
+    if decimal in (None, ".") and all(_PLAIN.fullmatch(body) for body in bodies.values()):
+        return [_POINT]
+    read: dict[tuple[str, ...], _Style] = {}
+    for style in _STYLES:
+        if decimal in (None, style[0]) and all(_fits(body, *style) for body in bodies.values()):
+            read.setdefault(tuple(_plain(body, style) for body in bodies.values()), style)
+    return list(read.values())
+
+
+def _fits(body: str, decimal: str, thousands: str | None) -> bool:
+    end = rf"({re.escape(decimal)}\d*)?([eE][-+]?\d+)?"
+    if thousands is None:
+        return re.fullmatch(rf"[-+]?\d*{end}", body) is not None
+    groups = rf"([1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+|\d+)"
+    end = rf"({re.escape(decimal)}\d*)?"  # nobody writes both groups and an exponent
+    return re.fullmatch(rf"[-+]?{groups}{end}", body) is not None
+
+
+def _pointed(bodies: dict[str, str]) -> str | None:
+    """A number with a point, where all points may be marks between thousands."""
+    if not all(_fits(body, ",", ".") for body in bodies.values()):
+        return None
+    return next((body for body in bodies.values() if "." in body), None)
+
+
+def _decided(
+    bodies: dict[str, str], seen: Marks, values: "pd.Series", where: Callable[[int], str]
+) -> _Style | None:
+    """The marks of a column of numbers, None where it is none; asks where two would do."""
+    styles = _fitting(bodies, seen.decimal)
+    if not styles and len(alone := _fitting(bodies, None)) == 1:  # not as the other columns
+        return alone[0]
+    if seen.thousands is not None:
+        styles = [s for s in styles if s[1] == seen.thousands] or [s for s in styles if not s[1]]
+    if len(styles) > 1:
+        comma = next(text for text, body in bodies.items() if "," in body or "." in body)
+        row = int(np.flatnonzero((values == comma).to_numpy())[0])
+        raise ValueError(
+            f"{where(row)}, column {values.name!r}: {comma!r} may be a decimal mark or thousands; "
+            "give --decimal or --thousands"
+        )
+    return styles[0] if styles else None
+
+
+def _other_style(style: _Style, bodies: dict[str, str], seen: Marks) -> str:
+    """The marks of a column in words, where they are not those of the table."""
+    names, usual = ("decimal", "thousands"), (seen.decimal or ".", seen.thousands)
+    return " and ".join(
+        f"{name} mark '{mark}'"
+        for name, mark, other in zip(names, style, usual, strict=True)
+        if mark not in (None, other) and any(mark in body for body in bodies.values())
+    )
+
+
+def _without_style(bodies: dict[str, str], column: str) -> _Reading:
+    """What is said of digits that are no numbers together; nothing of dates and versions."""
+    if any(_POINTED.fullmatch(body) for body in bodies.values()):
+        return _Reading()
+    by_marks: dict[str, str] = {}
+    for text, body in bodies.items():
+        by_marks.setdefault(re.sub(r"[^.,' ]", "", body)[-1:], text)
+    odd, *others = [text for mark, text in by_marks.items() if mark] or list(bodies)
+    beside = f" beside {others[0]!r}" if others else ""
+    cure = f"write all numbers in one way, or --as {column}=category"
+    return _Reading(odd=odd, doubt=f"{odd!r}{beside}; {cure}")
+
+
+def _plain(body: str, style: _Style) -> str:
+    decimal, thousands = style
+    return body.replace(thousands or "", "").replace(decimal, ".")
+
+
+def _as_numbers(values: "pd.Series", bodies: dict[str, str], style: _Style) -> "pd.Series":
+    numbers = {text: float(_plain(body, style)) for text, body in bodies.items()}
+    return values.map(numbers).astype(float)
+
+
+def _without_sentinels(table: "pd.DataFrame", seen: Marks) -> None:
+    """Numbers such as -999 that no other value of the column is near, as missing values."""
+    given = [float(mark) for mark in seen.na or () if _PLAIN.fullmatch(mark)]
+    for name in table.select_dtypes("number").columns:
+        values = table[name]
+        for sentinel in _SENTINELS if seen.na is None else given:
+            hits = values == sentinel
+            others = values[~hits & values.notna()]
+            if not hits.any() or not len(others):
+                continue
+            apart = (others >= 0).all() or others.min() - sentinel > np.ptp(others)
+            if seen.na is None and not apart:
+                continue
+            table[name] = values = values.astype(float).where(~hits)
+            seen.missing.setdefault(str(name), {})[f"{sentinel:g}"] = int(hits.sum())
+        if seen.na is None:
+            _suspect(values, seen)
+
+
+def _suspect(values: "pd.Series", seen: Marks) -> None:
+    """Say that a number such as 999 or -1 is unlike all others, more than once."""
+    for suspect, where in ((values.max(), "far above"), (values.min(), "below")):
+        others = values[values.notna() & (values != suspect)]
+        hits = int((values == suspect).sum())
+        if suspect not in _SUSPECTS or hits < 2 or not len(others):
+            continue
+        if suspect > 0:
+            unlike = suspect - others.max() > 2 * max(np.ptp(others), others.max())
+        else:
+            unlike = others.min() >= 0 and others.nunique() > _SOME
+        if unlike:
+            seen.suspects[str(values.name)] = (
+                f"{suspect:g} ({hits} times) is {where} all others; give --na {suspect:g} if it "
+                "stands for missing values"
+            )

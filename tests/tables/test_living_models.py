@@ -1,0 +1,227 @@
+"""Models of tables whose cases come and go: votes, keys, profile, and what is left in the file."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from command import run
+from model_bytes import is_in, members
+from plml import AutoPLML, load, save, tables
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+QUICK = {"metrics": ("one",), "priors": ("identity",), "n_members": 1, "random_state": 0}
+
+
+@pytest.fixture
+def table(rng):
+    """Two numbers with gaps, categories of which some are rare, dates, keys, labels."""
+    n = 90
+    y = np.arange(n) % 3
+    frame = pd.DataFrame(
+        {
+            "key": [f"row-{i:03d}" for i in range(n)],
+            "size": rng.normal(size=n) + y,
+            "weight": rng.normal(size=n) - 2.0 * y,
+            "colour": np.array(["red", "green", "blue"])[(y + rng.integers(0, 2, n)) % 3],
+            "seen": pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), "D"),
+            "kind": np.array(["a", "b", "c"])[y],
+        }
+    )
+    frame.loc[[5, 40, 41], "size"] = np.nan
+    frame.loc[[6, 42], "seen"] = pd.NaT
+    return frame
+
+
+def distinctive(table):
+    """Row 3 has values that nobody else has: extremes, a median, a category, a date, a key."""
+    table.loc[3, "weight"] = 777.1234567
+    table.loc[3, "colour"] = "ultramarine"
+    table.loc[3, "key"] = "private-name"
+    table.loc[3, "seen"] = pd.Timestamp("2031-07-13")
+    median = table["size"].drop(3).median() + 1e-5
+    table.loc[3, "size"] = median
+    assert table["size"].median() == median
+    return table
+
+
+@pytest.mark.parametrize("missing", ["median", "indicator", "neighbors"])
+@pytest.mark.parametrize("paper", [False, True])
+def test_nothing_of_a_forgotten_row_is_in_the_file(table, tmp_path, missing, paper):
+    table, path = distinctive(table), tmp_path / "model.skops"
+    how = {"regularizations": (1.0,), "n_bases": 3, "random_state": 0} if paper else QUICK
+    model = tables.fit(table, "kind", "t", key="key", paper=paper, missing=missing, **how)
+    encoded = model.classifier.training_cases()[0] if paper else model.classifier.model_._fit_X
+    row = encoded[3]
+    others = np.delete(encoded, [3, 5, 6, 40, 41, 42], axis=0)  # nor those whose gaps are filled
+    private = [
+        float(v)
+        for f, v in enumerate(row)
+        if len(np.unique(others[:, f])) > 2 and not np.isclose(others[:, f], v, rtol=1e-9).any()
+    ]
+    private += [777.1234567, "ultramarine", "private-name", float(table.loc[3, "size"])]
+    private += [(pd.Timestamp("2031-07-13") - pd.Timestamp(0)).days]
+    model.save(path)
+    there = is_in(path, private)
+    assert len(there) >= 6  # the search can find them
+    before = model.classifier.predict_proba(model.prepared(table.drop(index=[3]), "t"))
+    model.forget_cases(keys=["private-name"])
+    model.save(path)
+    assert is_in(path, private) == []
+    assert row.tobytes() not in b"".join(members(path))
+    again = tables.load(path)
+    assert len(again.keys) == 89
+    after = again.classifier.predict_proba(again.prepared(table.drop(index=[3]), "t"))
+    assert np.abs(after - before).mean() < 0.1
+    np.testing.assert_array_equal(
+        after, model.classifier.predict_proba(model.prepared(table.drop(index=[3]), "t"))
+    )
+    again.explain(table.iloc[:2], "t")
+
+
+def test_cases_of_a_table_vote_and_the_profile_follows(table, tmp_path):
+    old, new = table.iloc[:60], table.iloc[60:].reset_index(drop=True)
+    new.loc[0, "weight"], new.loc[1, "colour"] = 50.0, "violet"
+    model = tables.fit(old, "kind", "t", key="key", missing="median", **QUICK)
+    assert "far outside" in str(model.misfits(new, "key").warnings)
+    model.add_cases(new, key="key")
+    assert model.misfits(new, "key").warnings == []
+    assert list(model.keys) == list(table["key"])
+    found = tables.nearest_cases(model, model.prepared(new, "t"))
+    np.testing.assert_array_equal(found["nearest case"], new["key"])
+    np.testing.assert_allclose(found["nearest distance"].astype(float), 0.0, atol=1e-7)
+    model.save(tmp_path / "m.skops")
+    told = tables.load(tmp_path / "m.skops").explain(new.iloc[:3], "t", 2)
+    assert list(told.row_names[told.neighbors[:, 0]]) == list(new["key"][:3])
+    values = model.classifier.training_values()
+    np.testing.assert_allclose(values[60:, 1].astype(float), new["weight"])
+    model.forget_cases(rows=[0, 61])
+    assert list(model.keys) == [k for i, k in enumerate(table["key"]) if i not in (0, 61)]
+    with pytest.raises(ValueError, match="'row-061'"):
+        model.forget_cases(keys=["row-061"])
+
+
+def test_what_is_refused(table):
+    model = tables.fit(table, "kind", "t", key="key", missing="median", **QUICK)
+    new = table.iloc[:2].assign(key=["x", "y"])
+    before = model.classifier.predict_proba(model.prepared(table, "t"))
+    for change, message in [
+        (lambda: model.add_cases(new), "the cases of this model have keys; name the column"),
+        (lambda: model.add_cases(new, key="name"), "the table has no column 'name'"),
+        (
+            lambda: model.add_cases(new.assign(key="z"), key="key"),
+            "has the key 'z' of another case",
+        ),
+        (lambda: model.add_cases(table, key="key"), "has the key 'row-000' of another case"),
+        (lambda: model.add_cases(new.assign(kind="q"), key="key"), "does not know: 'q'"),
+        (lambda: model.add_cases(new.drop(columns="kind"), key="key"), "no column 'kind'"),
+        (lambda: model.forget_cases(), "name the cases by their rows, or by their keys"),
+        (lambda: model.forget_cases(rows=[90]), "there is no case 90"),
+        (lambda: model.forget_cases(keys=["x"]), "no case has the key 'x'"),
+        (lambda: model.forget_cases(rows=np.arange(0, 90, 3)), "class 'a' would have no case"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            change()
+    after = model.classifier.predict_proba(model.prepared(table, "t"))
+    np.testing.assert_array_equal(after, before)
+    model.add_cases(new.assign(kind="q"), key="key", new_classes="allow")
+    assert list(model.classifier.classes_) == ["a", "b", "c", "q"]
+
+
+def test_auto_plml_is_the_model_that_had_the_cases(table, tmp_path):
+    """Members, values and names; a model of the same settings that holds them answers alike."""
+    X, y = table.drop(columns=["kind", "key"]), table["kind"]
+    X = X.set_index(table["key"])
+    model = AutoPLML(missing="median", **(QUICK | {"n_members": 2})).fit(X[:60], y[:60])
+    model.predict(X)
+    model.add_cases(X[60:], y[60:])
+    assert list(model.training_names()) == list(table["key"])
+    rows = model.encoder_.transform(X)
+    np.testing.assert_array_equal(model.model_._fit_X, rows)
+    np.testing.assert_array_equal(model.training_cases()[1], np.searchsorted(["a", "b", "c"], y))
+    for one in model.models_:
+        M = one.basis_metrics_[0]
+        differences = rows[:, None] - rows
+        squared = np.einsum("ijd,de,ije->ij", differences, M, differences)
+        squared[np.arange(90), np.arange(90)] = np.inf
+        np.testing.assert_allclose(
+            one.kneighbors(None, 3)[0] ** 2, np.sort(squared, axis=1)[:, :3], atol=1e-9
+        )
+    save(model, tmp_path / "m.skops")
+    np.testing.assert_array_equal(
+        load(tmp_path / "m.skops").predict_proba(X), model.predict_proba(X)
+    )
+    few = AutoPLML(n_neighbors=(30,), vote=("uniform",), **QUICK).fit(X[:60], y[:60])
+    with pytest.raises(ValueError, match="n_neighbors=30 is more than the 24 cases"):
+        few.forget_cases(np.arange(36))
+
+
+@pytest.fixture
+def files(table, tmp_path):
+    table.iloc[:60].to_csv(tmp_path / "old.csv", index=False)
+    table.iloc[60:].to_csv(tmp_path / "new.csv", index=False)
+    tables.fit(tables.read_table(tmp_path / "old.csv")[0], "kind", "t", key="key", **QUICK).save(
+        tmp_path / "model.skops"
+    )
+    return tmp_path
+
+
+def test_commands(files, capsys):
+    model, other = files / "model.skops", files / "other.skops"
+    before = model.read_bytes()
+    assert run("add", model, files / "new.csv", "--id", "key", "-o", other) == 0
+    assert capsys.readouterr().out == "30 cases added, 3 classes, 90 cases in all\n"
+    assert model.read_bytes() == before
+    assert run("forget", other, "--id", "row-003", "row-061", "--quiet") == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("2 cases forgotten, 3 classes, 88 cases in all\n", "")
+    assert run("forget", other, "--rows", 0) == 0
+    assert capsys.readouterr().out == "1 case forgotten, 3 classes, 87 cases in all\n"
+    assert len(tables.load(other).keys) == 87
+    assert run("predict", other, files / "new.csv", "--nearest", "--quiet") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("add model.skops new.csv", "the cases of this model have keys"),
+        ("add model.skops old.csv --id key", "has the key 'row-000' of another case"),
+        ("add none.skops new.csv", "there is no model"),
+        ("add model.skops none.csv", "none.csv"),
+        ("add model.skops new.csv --id key -o a/b.skops", "there is no folder"),
+        ("forget model.skops --rows 60", "there is no case 60"),
+        ("forget model.skops --rows 3 3", "case 3 is named more than once"),
+        ("forget model.skops --rows -1", "there is no case -1"),
+        ("forget model.skops --id nobody", "no case has the key 'nobody'"),
+        ("forget old.csv --rows 1", "is not a model"),
+    ],
+)
+def test_bad_commands_end_in_one_line(files, arguments, message, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    before = (files / "model.skops").read_bytes()
+    assert run(*arguments.split()) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith(f"plml {arguments.split()[0]}: ")
+    assert message in said
+    assert (files / "model.skops").read_bytes() == before
+    with pytest.raises(SystemExit, match="2"):
+        run("forget", "model.skops")
+
+
+def test_models_of_the_first_format(tmp_path):
+    data = Path(__file__).parents[1] / "data"
+    model = tables.load(data / "table-format-1.skops")
+    n, new = len(model.classifier.training_cases()[0]), tables.read_table(data / "table.csv")[0][:4]
+    model.add_cases(new).forget_cases(rows=[n])
+    model.save(tmp_path / "model.skops")
+    assert len(tables.load(tmp_path / "model.skops").classifier.training_cases()[0]) == n + 3
+    with pytest.raises(ValueError, match=r"this model is of an older version.*fit again"):
+        model.forget_cases(rows=[0])
+    plain = load(data / "plml-format-1.skops")
+    X, codes = plain.training_cases()
+    before = plain.predict_proba(X)
+    plain.add_cases(X[:3] + 9.0, plain.classes_[codes[:3]])
+    np.testing.assert_allclose(plain.predict_proba(X), before)
+    save(plain.forget_cases([0]), tmp_path / "plain.skops")
+    assert len(load(tmp_path / "plain.skops").training_cases()[0]) == len(X) + 2
