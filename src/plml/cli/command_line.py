@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from plml import __version__
+from plml.cli.case_commands import add_case_commands
+from plml.cli.column_options import add_describe_command
 from plml.cli.explore_command import add_explore_command
 from plml.cli.table_commands import FIT_OPTIONS, add_table_commands
 from plml.estimators._fit_warnings import GapWarning
@@ -62,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--seed", type=int, default=0, help="of the split and the anchors")
     demo.set_defaults(run=_demo)
+    add_describe_command(commands)
     add_table_commands(commands)
+    add_case_commands(commands)
     add_explore_command(commands)
     for point in entry_points(group="plml.commands"):
         point.load()(commands)

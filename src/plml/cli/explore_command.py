@@ -6,10 +6,11 @@ from typing import Any
 
 from plml import tables
 from plml.backend.progress import plan, stage, work
+from plml.cli.read_options import add_read_options, table_of
 from plml.explorer.page_data import page_data
 from plml.explorer.server import LOCALHOST, Page, check_bokeh, labels_of, serve
 from plml.explorer.subject import subject_of
-from plml.io.files import bounded_memory, check_destination
+from plml.io.files import check_destination
 from plml.preprocessing.columns import pandas
 
 _LOADING, _READING, _SHOWING, _WRITING = (
@@ -29,7 +30,7 @@ def add_explore_command(commands: Any) -> None:
         "each of them, and lets values be changed; or write it as one file.",
     )
     parser.add_argument("model", type=Path, help="a file of plml fit")
-    parser.add_argument("table", type=Path, help="CSV or Parquet, new cases")
+    parser.add_argument("table", type=Path, help="CSV, Parquet or Excel: new cases")
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write the page there instead of serving it"
     )
@@ -43,7 +44,7 @@ def add_explore_command(commands: Any) -> None:
     )
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of cases and the map")
-    parser.add_argument("--quiet", action="store_true", help="do not show the progress")
+    add_read_options(parser)
     parser.set_defaults(run=_explore)
 
 
@@ -53,8 +54,9 @@ def _explore(options: argparse.Namespace) -> int:
         plan({_LOADING: 1, _READING: 1, _SHOWING: 10, _WRITING: 1})
         with stage(_LOADING):
             model = tables.load(options.model)
-        with stage(_READING), bounded_memory(options.table):
-            table = tables.read_table(options.table)
+        with stage(_READING):
+            table, _ = table_of(options)
+            model.misfits(table).tell(str(options.table))
         with stage(_SHOWING, named=False):
             subject = subject_of(model, str(options.table))
             labels = labels_of(model, table, str(options.table))

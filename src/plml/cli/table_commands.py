@@ -3,18 +3,31 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plml import tables
-from plml.backend.progress import plan, stage, work
+from plml.backend.progress import in_blocks, plan, stage, work
+from plml.cli.column_options import add_column_options, column_choices, tell
+from plml.cli.figure_options import (
+    add_evaluate_figures,
+    add_fit_figures,
+    check_curves,
+    check_positive,
+    measured,
+    n_folds,
+    show,
+)
+from plml.cli.read_options import add_read_options, table_of
 from plml.estimators.auto_plml import AutoPLML
-from plml.io.files import bounded_memory, check_destination, is_stream
-from plml.preprocessing.columns import pandas
+from plml.io.files import check_destination, is_stream
+from plml.preprocessing.columns import listed, pandas
+from plml.tables.nearest_cases import NEAREST, NEAREST_COLUMNS, nearest_cases
 from plml.tables.table_models import ENCODING, LEARNING
 
 if TYPE_CHECKING:
@@ -22,6 +35,9 @@ if TYPE_CHECKING:
 
 #: Stages of the commands.
 _LOADING, _READING, _SAVING = "reading the model", "reading the table", "saving the model"
+_EVALUATING = "evaluating"
+#: The column of the predicted classes.
+_PREDICTION = "prediction"
 #: Options of ``plml fit`` by the parameters that they set.
 FIT_OPTIONS = {
     "max_iter": "--max-iter",
@@ -30,6 +46,9 @@ FIT_OPTIONS = {
     "n_bases": "--bases",
     "n_neighbors": "--neighbors",
     "device": "--device",
+    "class_weight": "--class-weight",
+    "scoring": "--scoring",
+    "max_rows": "--max-rows",
 }
 #: What else the library advises, in the words of the command.
 _ADVICE = {
@@ -44,10 +63,10 @@ _PATHS = {
     "out": "the output",
     "checkpoint": "the checkpoint",
     "picture": "the picture",
+    "html": "the report",
+    "json": "the file of figures",
 }
-_WRITTEN = ("out", "checkpoint", "picture")
-#: Rows that are predicted before the progress is told.
-_BLOCK = 8192
+_WRITTEN = ("out", "checkpoint", "picture", "html", "json")
 
 
 def add_table_commands(commands: Any) -> None:
@@ -63,8 +82,10 @@ def add_table_commands(commands: Any) -> None:
     )
     evaluate = commands.add_parser(
         "evaluate",
-        help="accuracy on labelled rows, against Euclidean neighbours",
-        description="Accuracy overall and by class, the confusion matrix, and Euclidean kNN.",
+        help="accuracy on labelled rows, and whether it is more than simpler methods have",
+        description="Accuracy with its interval, beside tuned and Euclidean neighbours and the "
+        "largest class; whether the learned metric helps by more than chance; every class, and "
+        "the confusion matrix.",
     )
     explain = commands.add_parser(
         "explain",
@@ -76,7 +97,20 @@ def add_table_commands(commands: Any) -> None:
     predict.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="CSV or Parquet; default: printed"
     )
-    predict.add_argument("--proba", action="store_true", help="also the share of each class")
+    predict.add_argument(
+        "--probabilities",
+        "--proba",
+        dest="proba",
+        action="store_true",
+        help="also the share of each class",
+    )
+    predict.add_argument("--id", metavar="COLUMN", help="also this column, the key of the rows")
+    predict.add_argument(
+        "--nearest",
+        action="store_true",
+        help="also the nearest training case, its class and its distance",
+    )
+    add_evaluate_figures(evaluate)
     explain.add_argument(
         "--row", type=int, default=0, help="of the table, the first is 0 (default: %(default)s)"
     )
@@ -95,20 +129,27 @@ def add_table_commands(commands: Any) -> None:
     explain.add_argument("--picture", type=Path, metavar="FILE", help="PNG, SVG or PDF")
     runs = {fit: _fit, predict: _predict, evaluate: _evaluate, explain: _explain}
     for parser, run in runs.items():
-        parser.add_argument("table", type=Path, help="CSV or Parquet")
-        parser.add_argument("--quiet", action="store_true", help="do not show the progress")
+        parser.add_argument("table", type=Path, help="CSV, Parquet or Excel")
+        add_read_options(parser)
         parser.set_defaults(run=run)
 
 
 def _add_fit_options(fit: argparse.ArgumentParser) -> None:
     fit.add_argument("--target", required=True, metavar="COLUMN", help="the column of the labels")
     fit.add_argument("-o", "--out", type=Path, default=Path("model.skops"), metavar="FILE")
-    fit.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="leave these out")
+    add_column_options(fit)
+    fit.add_argument(
+        "--id",
+        metavar="COLUMN",
+        help="the key of the rows: not learned from, but kept to name the nearest cases",
+    )
     fit.add_argument(
         "--missing",
-        choices=["refuse", "impute"],
-        default="refuse",
-        help="what to do with missing values (default: %(default)s)",
+        choices=tables.MISSING_VALUES,
+        default="auto",
+        help="what missing numbers become: the median, the median with a mark (indicator), the "
+        "average of near rows (neighbors), or what does best on held-out rows; or refuse them "
+        "(default: %(default)s)",
     )
     how = fit.add_mutually_exclusive_group()
     how.add_argument(
@@ -118,6 +159,7 @@ def _add_fit_options(fit: argparse.ArgumentParser) -> None:
         "AutoPLML, which selects the kind of metric, the prior and the vote as well)",
     )
     how.add_argument("--regularization", type=float, help="PLML with this value, nothing selected")
+    _add_weight_options(fit)
     fit.add_argument(
         "--bases", type=int, help="basis metrics (default: 10, of the paper's method 20)"
     )
@@ -138,6 +180,14 @@ def _add_fit_options(fit: argparse.ArgumentParser) -> None:
         default=1000,
         help="maximum number of iterations of each stage (default: %(default)s)",
     )
+    fit.add_argument(
+        "--max-rows",
+        type=int,
+        default=tables.MOST_ROWS,
+        metavar="N",
+        help="of more rows, learn from a stratified part of so many (default: %(default)s)",
+    )
+    add_fit_figures(fit)
     fit.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
     fit.add_argument("--seed", type=int, default=0)
     fit.add_argument(
@@ -148,7 +198,29 @@ def _add_fit_options(fit: argparse.ArgumentParser) -> None:
     )
 
 
-def _check_paths(options: argparse.Namespace) -> None:
+def _add_weight_options(fit: argparse.ArgumentParser) -> None:
+    fit.add_argument(
+        "--weight",
+        metavar="COLUMN",
+        help="how often each row counts: not learned from; rows of weight zero are left out",
+    )
+    fit.add_argument(
+        "--class-weight",
+        choices=["balanced"],
+        help="weigh rows so that all classes count the same",
+    )
+    fit.add_argument(
+        "--weigh-votes", action="store_true", help="neighbours vote with their weights, too"
+    )
+    fit.add_argument(
+        "--scoring",
+        metavar="NAME",
+        help="what is best on held-out rows, by scikit-learn's name, such as balanced_accuracy "
+        "(default: accuracy)",
+    )
+
+
+def check_paths(options: argparse.Namespace) -> None:
     """Refuse an output that could not be written, or would replace an input or another output."""
     taken: dict[Path, str] = {}
     for name, what in _PATHS.items():
@@ -184,13 +256,18 @@ def _in_options() -> Iterator[None]:
 
 
 def _fit(options: argparse.Namespace) -> int:
-    _check_paths(options)
+    check_paths(options)
+    if options.scoring is not None and options.regularization is not None:
+        raise ValueError("--scoring is for a selection, and --regularization leaves none; drop one")
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must be between 0 and 2**32 - 1, got {options.seed}")
     with work(not options.quiet):
         plan({_READING: 2, ENCODING: 1, LEARNING: 95, _SAVING: 2})
         with stage(_READING):
-            table = _table(options.table)
+            table, understood = table_of(options)
+        folds = n_folds(options.folds, len(table))
+        if options.target in table.columns:
+            check_positive(options.positive, table[options.target].dropna())
         with _in_options():
             model = tables.fit(
                 table,
@@ -199,17 +276,32 @@ def _fit(options: argparse.Namespace) -> int:
                 regularization=options.regularization,
                 paper=options.paper,
                 missing=options.missing,
-                drop=tuple(options.drop),
+                doubts=understood.marks.doubts,
+                key=options.id,
+                weight=options.weight,
+                max_rows=options.max_rows,
+                tell=partial(tell, quiet=options.quiet),
+                **column_choices(options),
                 checkpoint=options.checkpoint,
                 tol=options.tol,
                 max_iter=options.max_iter,
                 device=options.device,
                 random_state=options.seed,
-                **_given(n_bases=options.bases, n_neighbors=options.neighbors),
+                class_weight=options.class_weight,
+                weigh_votes=options.weigh_votes,
+                **_given(
+                    n_bases=options.bases,
+                    n_neighbors=options.neighbors,
+                    scoring=options.scoring,
+                ),
             )
         with stage(_SAVING):
             model.save(options.out)
-    _print_fitted(model, len(table), options)
+    _print_fitted(model, options)
+    sys.stdout.flush()
+    with work(not options.quiet):  # who has seen enough may interrupt: the model is saved
+        worth = measured(model, table, folds, options)
+    print(f"\n{worth}")
     return 0
 
 
@@ -218,12 +310,17 @@ def _given(**parameters: Any) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def _print_fitted(model: tables.Model, n_rows: int, options: argparse.Namespace) -> None:
-    classifier = model.classifier
+def _print_fitted(model: tables.Model, options: argparse.Namespace) -> None:
+    classifier, n_rows = model.classifier, len(model.classifier.training_cases()[1])
+    encoder = getattr(classifier, "encoder_", None)
+    n_features = len(encoder.get_feature_names_out()) if encoder else classifier.n_features_in_
     print(
-        f"{n_rows} rows, {len(model.columns.names)} columns as "
-        f"{classifier.n_features_in_} features, {len(classifier.classes_)} classes"
+        f"{n_rows} rows, {len(model.columns.names)} columns as {n_features} features, "
+        f"{len(classifier.classes_)} classes"
     )
+    n_cases = len(classifier.training_cases()[1])
+    if n_cases < n_rows:
+        print(f"learned from a stratified part, {n_cases} of the {n_rows} rows (--max-rows)")
     if isinstance(classifier, AutoPLML):
         print(classifier.summary())
         learner: Any = classifier.model_
@@ -238,48 +335,56 @@ def _print_fitted(model: tables.Model, n_rows: int, options: argparse.Namespace)
         f"{'' if learner.converged_ else ': not converged'}"
     )
     if hasattr(classifier, "best_regularization_"):
-        print(f"accuracy in cross-validation {classifier.best_score_:.2%}")
+        score = classifier.best_score_
+        shown = f"{score:.2%}" if options.scoring is None else f"{score:.4g}"
+        print(f"{options.scoring or 'accuracy'} in cross-validation {shown}")
     print(f"model: {options.out}")
 
 
 def _predict(options: argparse.Namespace) -> int:
-    _check_paths(options)
+    check_paths(options)
     with work(not options.quiet, passing=True):
-        _plan_to({"predicting": 10, "shares": 10 * options.proba})
-        model, table = _read(options)
+        plan_to({"predicting": 10, "shares": 10 * options.proba, NEAREST: 10 * options.nearest})
+        model, table = read_both(options)
+        shares = [f"share of {label}" for label in model.classifier.classes_]
+        columns = _key(table, options, {_PREDICTION, *shares, *NEAREST_COLUMNS})
         rows = model.prepared(table, str(options.table))
-        columns = {"prediction": _in_blocks("predicting", model.classifier.predict, rows)}
+        columns[_PREDICTION] = in_blocks("predicting", model.classifier.predict, rows)
         if options.proba:
-            shares = _in_blocks("shares", model.classifier.predict_proba, rows)
-            for number, label in enumerate(model.classifier.classes_):
-                columns[f"share of {label}"] = shares[:, number]
+            found = in_blocks("shares", model.classifier.predict_proba, rows)
+            columns |= dict(zip(shares, found.T, strict=True))
+        if options.nearest:
+            columns |= nearest_cases(model, rows)
     _write(pandas().DataFrame(columns), options.out)
     return 0
 
 
-def _evaluate(options: argparse.Namespace) -> int:
-    from sklearn.metrics import classification_report, confusion_matrix
-    from sklearn.neighbors import KNeighborsClassifier
+def _key(
+    table: "pd.DataFrame", options: argparse.Namespace, taken: set[str]
+) -> dict[str, np.ndarray]:
+    """The key of the rows by its name, as it was in the table, where there is one."""
+    name = options.id
+    if name is None:
+        return {}
+    if name not in table.columns:
+        raise ValueError(
+            f"{options.table} has no column {name!r} for --id; it has {listed(table.columns)}"
+        )
+    if name in taken:
+        raise ValueError(f"--id {name}: the output has a column of this name; rename it")
+    return {name: table[name].to_numpy()}
 
+
+def _evaluate(options: argparse.Namespace) -> int:
+    check_paths(options)
     with work(not options.quiet, passing=True):
-        _plan_to({"predicting": 10, "Euclidean neighbours": 10})
-        model, table = _read(options)
-        labels = model.labels(table, str(options.table))
-        rows = model.prepared(table, str(options.table))
-        classifier = model.classifier
-        k = getattr(classifier, "best_params_", {}).get("n_neighbors", classifier.n_neighbors)
-        euclidean = KNeighborsClassifier(k, algorithm="brute")
-        cases, codes = classifier.training_cases()
-        euclidean.fit(cases, classifier.classes_[codes])
-        predicted = _in_blocks("predicting", classifier.predict, rows)
-        unlearned = _in_blocks("Euclidean neighbours", euclidean.predict, rows.to_numpy())
-    print(f"accuracy {np.mean(predicted == labels):.2%} of {len(labels)} rows")
-    print(f"Euclidean nearest neighbours {np.mean(unlearned == labels):.2%}\n")
-    print(classification_report(labels, predicted, digits=3, zero_division=0))
-    names = np.unique(np.concatenate([labels, predicted]))
-    matrix = confusion_matrix(labels, predicted, labels=names)
-    frame = pandas().DataFrame(matrix, names, names)
-    print("confusion (rows: true, columns: predicted)\n" + frame.to_string())
+        plan_to({_EVALUATING: 20})
+        model, table = read_both(options)
+        check_positive(options.positive, model.classifier.classes_)
+        check_curves(options, model.target, model.labels(table, str(options.table)))
+        with stage(_EVALUATING, named=False):
+            card = model.evaluate(table, str(options.table), options.positive)
+    show(card, options)
     return 0
 
 
@@ -287,13 +392,14 @@ def _explain(options: argparse.Namespace) -> int:
     for option in ("cases", "features"):
         if getattr(options, option) < 1:
             raise ValueError(f"--{option} must be at least 1, got {getattr(options, option)}")
-    _check_paths(options)
+    check_paths(options)
     with work(not options.quiet, passing=True):
-        _plan_to({"explaining": 5, "looking for a change": 5 * (options.change is not None)})
-        model, table = _read(options)
+        plan_to({"explaining": 5, "looking for a change": 5 * (options.change is not None)})
+        model, table = read_both(options)
         if not 0 <= options.row < len(table):
             raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
-        row, name = table.iloc[[options.row]], str(options.table)
+        row = table.iloc[[options.row]].reset_index(drop=True)
+        name = str(options.table)
         with stage("explaining"):
             found = model.explain(row, name, options.cases)
         if options.change is not None:
@@ -316,34 +422,19 @@ def _explain(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan_to(shares: dict[str, float]) -> None:
+def plan_to(shares: dict[str, float]) -> None:
     """The stages of a command that uses a model, after those that all of them begin with."""
     plan({_LOADING: 2, _READING: 1, ENCODING: 1, **shares})
 
 
-def _read(options: argparse.Namespace) -> tuple[tables.Model, "pd.DataFrame"]:
+def read_both(options: argparse.Namespace) -> tuple[tables.Model, "pd.DataFrame"]:
     pandas()
     with stage(_LOADING):
         model = tables.load(options.model)
     with stage(_READING):
-        return model, _table(options.table)
-
-
-def _in_blocks(name: str, predict: Callable[[Any], np.ndarray], rows: Any) -> np.ndarray:
-    """Predictions, a block of rows at a time, so that it can be said how far they are."""
-    parts = []
-    with stage(name) as progress:
-        for start in range(0, len(rows), _BLOCK):
-            parts.append(predict(rows[start : start + _BLOCK]))
-            done = min(start + _BLOCK, len(rows))
-            progress.report(f"{done} of {len(rows)} rows", done / len(rows))
-    return np.concatenate(parts)
-
-
-def _table(path: Path) -> "pd.DataFrame":
-    """A table, in no more memory than a file of its size can need."""
-    with bounded_memory(path):
-        return tables.read_table(path)
+        table, _ = table_of(options)
+    model.misfits(table, getattr(options, "id", None)).tell(str(options.table))
+    return model, table
 
 
 def _write(table: "pd.DataFrame", path: Path | None) -> None:

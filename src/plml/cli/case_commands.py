@@ -1,0 +1,113 @@
+"""``plml add`` and ``plml forget``: cases of a saved model that come and go."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from plml import tables
+from plml.backend.progress import plan, stage, work
+from plml.cli.read_options import add_read_options
+from plml.cli.table_commands import check_paths, plan_to, read_both
+from plml.io.files import check_destination, exclusively
+
+#: Stages of the commands.
+_LOADING, _ADDING, _FORGETTING, _SAVING = (
+    "reading the model",
+    "adding cases",
+    "forgetting cases",
+    "saving the model",
+)
+
+
+def add_case_commands(commands: Any) -> None:
+    """Add ``add`` and ``forget`` to the command line."""
+    add = commands.add_parser(
+        "add",
+        help="add labelled rows to the cases of a saved model",
+        description="New cases vote at once; the learned metric stays as it is.",
+    )
+    forget = commands.add_parser(
+        "forget",
+        help="take cases out of a saved model",
+        description="The cases are gone from all answers and from the file. What was learned from "
+        "them stays in the metric until the next fit.",
+    )
+    for parser in (add, forget):
+        parser.add_argument("model", type=Path, help="a file of plml fit")
+        parser.add_argument(
+            "-o", "--out", type=Path, metavar="FILE", help="default: the model itself, in one step"
+        )
+    add.add_argument("table", type=Path, help="CSV, Parquet or Excel, with the column of labels")
+    add.add_argument(
+        "--id", metavar="COLUMN", help="the key of the rows, where the cases have keys"
+    )
+    add.add_argument(
+        "--new-classes",
+        choices=("refuse", "allow"),
+        default="refuse",
+        help="what becomes of classes that the model does not know (default: %(default)s)",
+    )
+    add_read_options(add)
+    add.set_defaults(run=_add)
+    which = forget.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--rows", type=int, nargs="+", metavar="ROW", help="numbers of cases, the first is 0"
+    )
+    which.add_argument("--id", nargs="+", metavar="KEY", help="keys of cases")
+    forget.add_argument("--quiet", action="store_true", help="show no progress")
+    forget.set_defaults(run=_forget)
+
+
+def _add(options: argparse.Namespace) -> int:
+    out = _destination(options)
+    with exclusively(options.model), work(not options.quiet):
+        plan_to({_ADDING: 5, _SAVING: 2})
+        model, table = read_both(options)
+        with stage(_ADDING, named=False):
+            model.add_cases(table, str(options.table), options.id, options.new_classes)
+        _save(model, out)
+    _tell(model, len(table), "added")
+    return 0
+
+
+def _forget(options: argparse.Namespace) -> int:
+    out = _destination(options)
+    with exclusively(options.model), work(not options.quiet):
+        plan({_LOADING: 2, _FORGETTING: 2, _SAVING: 2})
+        with stage(_LOADING):
+            model = tables.load(options.model)
+        before = _n_cases(model)
+        with stage(_FORGETTING):
+            model.forget_cases(options.rows, options.id)
+        _save(model, out)
+    _tell(model, before - _n_cases(model), "forgotten")
+    return 0
+
+
+def _destination(options: argparse.Namespace) -> Path:
+    """Where the model goes, once it is clear that it can."""
+    if not options.model.is_file():
+        raise ValueError(f"there is no model {options.model}")
+    if options.out is not None and options.out.resolve() == options.model.resolve():
+        options.out = None
+    check_paths(options)
+    if options.out is None:
+        check_destination(options.model, "the model", kept=True)
+    return options.model if options.out is None else options.out
+
+
+def _save(model: tables.Model, out: Path) -> None:
+    with stage(_SAVING):
+        model.save(out)
+
+
+def _n_cases(model: tables.Model) -> int:
+    return len(model.classifier.training_cases()[1])
+
+
+def _tell(model: tables.Model, n: int, what: str) -> None:
+    n_classes = len(model.classifier.classes_)
+    print(
+        f"{n} {'case' if n == 1 else 'cases'} {what}, {n_classes} classes, {_n_cases(model)} cases "
+        "in all"
+    )

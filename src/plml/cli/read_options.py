@@ -1,0 +1,53 @@
+"""What all commands that read a table have in common: options, and what was understood."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from plml import tables
+from plml.io.files import bounded_memory
+from plml.tables import Understood
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def add_read_options(parser: argparse.ArgumentParser) -> None:
+    """Add what a user may know better of a file."""
+    group = parser.add_argument_group("the table", "found out where they are not given")
+    group.add_argument("--sep", metavar="MARK", help="between columns: a character, tab or space")
+    group.add_argument("--decimal", metavar="MARK", help="decimal mark, a point or a comma")
+    group.add_argument("--thousands", metavar="MARK", help="mark between thousands")
+    group.add_argument("--encoding", help="such as utf-8, cp1252 or utf-16")
+    group.add_argument("--quote", metavar="MARK", help="around texts")
+    group.add_argument(
+        "--na", nargs="+", metavar="MARK", help="what stands for a missing value, and nothing else"
+    )
+    group.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line has the names",
+    )
+    group.add_argument("--sheet", metavar="NAME", help="of a workbook (default: the first)")
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="show neither the progress nor what was understood of the table",
+    )
+
+
+def table_of(options: argparse.Namespace) -> tuple["pd.DataFrame", Understood]:
+    """The table, in no more memory than a file of its size can need, and what was understood."""
+    with bounded_memory(options.table):
+        table, understood = tables.read_table(options.table, **_given(options))
+    if not options.quiet:
+        print(understood, file=sys.stderr)
+    return table, understood
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """Those of the options that were given, for ``read_table``."""
+    names = ("sep", "decimal", "thousands", "encoding", "quote", "header", "sheet")
+    given = {name: getattr(options, name) for name in names}
+    given["na"] = None if options.na is None else tuple(options.na)
+    return {name: value for name, value in given.items() if value is not None}
