@@ -1,8 +1,12 @@
 """The page in a real browser: points are clicked, and what it says is compared with ``explain``."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import live_page
+from plml import tables
+from plml.explorer.page_data import page_data
 from plml.explorer.subject import subject_of
 from plml.inspection.explanation_text import short, vote_text
 
@@ -158,6 +162,57 @@ def test_numbers_that_are_no_rows(browser, wine_file):
             assert page.inner_text("#message") == message
 
 
+@pytest.fixture(scope="module")
+def few_data(metric_model, wine):
+    """A map of 100 training cases and 10 new ones."""
+    subject = subject_of(metric_model)
+    return page_data(subject, wine[2], wine[3], most_training=100, most_new=10)
+
+
+def hidden_row(data, new):
+    points = data.points
+    shown = set(points.rows[points.is_new == new].tolist())
+    return next(row for row in range(130) if row not in shown)
+
+
+def test_a_case_that_is_not_in_the_file(browser, few_data, tmp_path):
+    path = tmp_path / "few.html"
+    path.write_text(page_module.standalone(few_data), encoding="utf-8")
+    with live_page.opened(browser, path.as_uri()) as page:
+        for kind in ("new", "training"):
+            row = hidden_row(few_data, kind == "new")
+            find(page, kind, row)
+            message = page.inner_text("#message")
+            assert message.startswith(f"The {kind} case {row} is not among those in this file.")
+            assert "plml explore without --html" in message
+
+
+def test_cases_that_are_not_on_the_map(browser, few_data, metric_model, wine):
+    with live_page.serving(few_data) as url, live_page.opened(browser, url) as page:
+        row = hidden_row(few_data, new=False)
+        find(page, "training", row)
+        page.wait_for_selector("#contrast")
+        assert said(page)["title"].startswith(f"Training case {row}:")
+        assert_says(page, metric_model.explain(n_neighbors=5)[row])
+        row = hidden_row(few_data, new=True)
+        find(page, "new", row)
+        page.wait_for_function("() => document.querySelector('#chosen h2').innerText[0] === 'N'")
+        assert said(page)["title"].startswith(f"New case {row}:")
+        assert f"The new case {row} is not one of those on the map" in page.inner_text("#message")
+        case = wine[2].iloc[[row]].copy()
+        assert_says(page, metric_model.explain(case, 5))
+        page.get_by_label("proline, slider").fill("1500")
+        page.wait_for_selector("#chosen[data-answer]")
+        case["proline"] = 1500.0
+        assert said(page)["title"].startswith(f"New case {row}, changed:")
+        assert_says(page, metric_model.explain(case, 5))
+        page.click("#reset")
+        page.wait_for_function(
+            "() => !document.querySelector('#chosen h2').innerText.includes('changed')"
+        )
+        assert_says(page, metric_model.explain(wine[2].iloc[[row]], 5))
+
+
 def test_filters(browser, wine_file, wine_data):
     points, n = wine_data.points, len(wine_data.points.rows)
     with live_page.opened(browser, wine_file) as page:
@@ -288,7 +343,7 @@ class TestWhatIf:
     def test_a_bad_value_gets_a_message(self, browser, served):
         with live_page.opened(browser, served) as page:
             find(page, "new", 7)
-            for text in ("abc", "", "1e999", "<b>"):
+            for text in ("abc", "1e999", "<b>"):
                 page.fill("#value-0", text)
                 page.wait_for_function(
                     "(t) => document.getElementById('what-if-message').textContent.includes(t)",
@@ -297,6 +352,49 @@ class TestWhatIf:
             page.fill("#value-0", "13")
             self.changed(page, "")
             assert page.inner_text("#what-if-message") == ""
+            assert page.errors == []
+
+    def test_a_number_that_is_taken_out_is_missing(self, browser, served, saved_model, mixed):
+        assert saved_model.columns.imputes
+        with live_page.opened(browser, served) as page:
+            find(page, "new", 7)
+            answer = page.get_attribute("#chosen", "data-answer") or ""
+            page.fill("#value-0", "")
+            self.changed(page, answer)
+            row = mixed[1].iloc[[7]].assign(alcohol=np.nan)
+            assert_says(page, subject_of(saved_model).explain(row, 5))
+            assert page.inner_text("#what-if-message") == ""
+
+    def test_a_date(self, browser, tmp_path):
+        rng = np.random.default_rng(0)
+        days = rng.integers(0, 700, 90)
+        table = pd.DataFrame(
+            {
+                "when": pd.Timestamp("2023-01-01") + pd.to_timedelta(days, unit="D"),
+                "size": rng.normal(size=90),
+                "kind": np.where(days < 350, "old", "new"),
+            }
+        )
+        model = tables.fit(
+            table, "kind", "dated", keep=["when"], regularization=1.0, n_bases=2, random_state=0
+        )
+        model.save(tmp_path / "model.skops")
+        table.iloc[:5].to_csv(tmp_path / "cases.csv", index=False)
+        with (
+            live_page.served(tmp_path / "model.skops", tmp_path / "cases.csv") as url,
+            live_page.opened(browser, url) as page,
+        ):
+            find(page, "new", 0)
+            page.get_by_label("when", exact=True).fill("2024-13-01")
+            page.wait_for_function(
+                "document.getElementById('what-if-message').textContent.includes("
+                "'is not a date; give it as year-month-day')"
+            )
+            page.get_by_label("when, slider").fill("20000")  # days since 1970
+            self.changed(page, "")
+            assert page.get_by_label("when", exact=True).input_value() == "2024-10-04"
+            row = table.iloc[[0]].assign(when=pd.Timestamp("2024-10-04"))
+            assert_says(page, subject_of(model).explain(row, 5))
             assert page.errors == []
 
     def test_what_is_loaded_comes_from_the_server_itself(self, browser, served):

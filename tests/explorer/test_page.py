@@ -15,8 +15,10 @@ import pytest
 import live_page
 import plml
 from plml.cli import main
-from plml.explorer.server import Page, explore
-from plml.inspection.style import PALETTE
+from plml.explorer.page_data import page_data
+from plml.explorer.server import Page, explore, labels_of
+from plml.explorer.subject import subject_of
+from plml.inspection.style import class_marks
 
 bokeh = pytest.importorskip("bokeh", reason="bokeh is not installed: the extra explore has it")
 page = pytest.importorskip("plml.explorer.page")
@@ -48,11 +50,14 @@ def test_texts_of_the_table_are_no_html(mixed_data):
     assert "window.hacked = 1" in text  # it is there, as data
 
 
-def test_colours_are_those_of_the_pictures():
-    assert page.hex_colors(3) == [*PALETTE[:3], "#bbbbbb"]
-    many = page.hex_colors(30)
-    assert len(set(many)) == 31
-    assert all(re.fullmatch("#[0-9a-f]{6}", color) for color in many)
+def test_colours_and_shapes_are_those_of_the_pictures(wine_data):
+    document = page.fill(page.Document(), wine_data, live=False)
+    columns = document.get_model_by_name("points").data
+    points = wine_data.points
+    marks = class_marks(3)
+    for i in (0, 30, 60, 100):
+        code = (points.codes if points.is_new[i] else points.labels)[i]
+        assert (columns["color"][i], columns["shape"][i]) == marks[code]
 
 
 class TestAnswers:
@@ -60,22 +65,29 @@ class TestAnswers:
         return page.answer_to(data, json.dumps({"number": 7, **question}))
 
     def test_a_changed_case(self, wine_data):
-        found = self.ask(wine_data, point=0, values=wine_data.facts["values"][0])
+        found = self.ask(wine_data, new=0, values=wine_data.facts["values"][0])
         assert found["number"] == 7
         assert found["record"] == json.loads(wine_data.records[0])
+
+    def test_a_new_case(self, wine_data):
+        found = self.ask(wine_data, new=11)
+        assert found["record"] == json.loads(wine_data.records[11])
+        assert found["label"] == wine_data.points.labels[11]
+        assert found["values"] == wine_data.facts["values"][11]
 
     @pytest.mark.parametrize(
         ("question", "message"),
         [
-            ({"point": 0, "values": ["x"] * 13}, "'x' is not a number"),
-            ({"point": 0, "values": []}, "13 values are needed, got 0"),
-            ({"point": 100, "values": []}, "choose a new case"),
-            ({"point": -1, "values": []}, "choose a new case"),
+            ({"new": 0, "values": ["x"] * 13}, "'x' is not a number"),
+            ({"new": 0, "values": []}, "13 values are needed, got 0"),
+            ({"new": 48, "values": []}, "there are 48 new cases"),
+            ({"new": -1, "values": []}, "there are 48 new cases"),
+            ({"new": 48}, "there are 48 new cases"),
             ({"training": 130}, "there are 130 training cases"),
             ({"training": "x"}, "invalid literal"),
             ({}, "cannot be computed"),
-            ({"point": None, "values": 3}, "cannot be computed"),
-            ({"point": 0, "values": ["1e300"] * 13}, ""),
+            ({"new": None, "values": 3}, "cannot be computed"),
+            ({"new": 0, "values": ["1e300"] * 13}, ""),
         ],
     )
     def test_a_bad_question_gets_a_sentence(self, wine_data, question, message):
@@ -198,7 +210,10 @@ class TestCommand:
         (tmp_path / "few.csv").write_text("alcohol,hue\n1,2\n")
         for arguments, message in [
             ([files / "model.skops", tmp_path / "none.csv"], "there is no file"),
-            ([files / "model.skops", tmp_path / "few.csv"], "few.csv lacks the columns"),
+            (
+                [files / "model.skops", tmp_path / "few.csv"],
+                "few.csv does not fit the model: it lacks",
+            ),
             ([files / "cases.csv", files / "cases.csv"], "cases.csv"),
             ([files / "model.skops", files / "cases.csv", "--port", "99999"], "--port must be"),
             ([files / "model.skops", files / "cases.csv", "--seed", "-1"], "--seed must be"),
@@ -215,6 +230,31 @@ class TestCommand:
             (line,) = capsys.readouterr().err.strip().splitlines()
             assert line.startswith("plml explore: ")
             assert message in line
+
+    def test_what_does_not_fit_gets_one_line(self, files, mixed, tmp_path, capsys):
+        odd = mixed[1].copy()
+        odd.loc[0, "grape"] = "a grape that nobody saw"
+        odd.loc[1, "grape"] = None
+        odd.loc[2, odd.columns[5]] = "east"
+        odd.to_csv(tmp_path / "odd.csv", index=False)
+        page, table = tmp_path / "page.html", tmp_path / "odd.csv"
+        arguments = [files / "model.skops", table, "--html", page, "--quiet"]
+        assert main(["explore", *map(str, arguments)]) == 0
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert all(line.startswith("warning: ") for line in lines)
+        for words in (
+            "'a grape that nobody saw'; they count as errors",
+            "1 values that no training row has, 'east'",
+        ):
+            assert sum(words in line for line in lines) == 1
+
+    def test_a_table_whose_classes_are_known_in_part(self, saved_model, mixed):
+        some = mixed[1].assign(grape=mixed[1]["grape"].where(mixed[1].index % 2 == 0))
+        known = labels_of(saved_model, some)
+        points = page_data(subject_of(saved_model), some, known).points
+        np.testing.assert_array_equal(points.labels[points.is_new] < 0, some["grape"].isna())
+        true = saved_model.classifier.classes_[points.labels[: len(some) : 2]]
+        np.testing.assert_array_equal(true, some["grape"].dropna())
 
     @pytest.mark.skipif(os.name == "nt", reason="signals")
     def test_ctrl_c_ends_it_cleanly(self, files):

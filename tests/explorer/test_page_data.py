@@ -9,11 +9,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from every_estimator import ESTIMATORS
-from plml import SML, KernelSVM
-from plml.explorer.page_data import changed_case, page_data, texts_of, training_case
+from plml import SML, AutoPLML, KernelSVM, tables
+from plml.explorer.page_data import page_data, texts_of
+from plml.explorer.questions import changed_case, new_case, training_case
 from plml.explorer.subject import subject_of
 from plml.inspection.explanation_text import vote_text
-from plml.inspection.lineage import snapped
+from plml.inspection.values import snapped
 
 SAME = (
     "predictions",
@@ -159,6 +160,11 @@ def test_a_map_of_some_of_the_cases(metric_model, wine):
     left_out = metric_model.explain()[hidden]
     assert visited["record"]["case_against"] == left_out.cases_against[0]
     assert visited["label"] == y[hidden]
+    hidden = next(row for row in range(48) if row not in points.rows[points.is_new])
+    visited = new_case(data, hidden)
+    assert visited["record"]["case_against"] == metric_model.explain(new[hidden:][:1]).cases_against
+    assert visited["label"] == y_new[hidden]
+    assert [float(text) for text in visited["values"]] == new.iloc[hidden].tolist()
 
 
 def test_without_new_cases(metric_model):
@@ -193,7 +199,6 @@ def test_a_changed_case_is_predicted_anew(metric_model, wine, wine_data):
     ("text", "message"),
     [
         ("abc", "alcohol: 'abc' is not a number"),
-        ("", "alcohol: '' is not a number"),
         ("inf", "alcohol: 'inf' is not a finite number"),
         ("nan", "alcohol: 'nan' is not a finite number"),
     ],
@@ -208,6 +213,59 @@ def test_a_bad_category_is_named(mixed_data):
     before = mixed_data.facts["values"][0]
     with pytest.raises(ValueError, match="is not one of its categories"):
         changed_case(mixed_data, [*before[:-1], "east"], before)
+
+
+@pytest.fixture(scope="module")
+def dated():
+    """Rows whose class follows from a date."""
+    rng = np.random.default_rng(0)
+    days = rng.integers(0, 700, 90)
+    table = pd.DataFrame(
+        {
+            "when": pd.Timestamp("2023-01-01") + pd.to_timedelta(days, unit="D"),
+            "size": rng.normal(size=90),
+            "kind": np.where(days < 350, "old", "new"),
+        }
+    )
+    table.loc[3, "when"] = pd.NaT
+    return table
+
+
+class TestDates:
+    @pytest.fixture(scope="class", params=["of a table", "alone"])
+    @staticmethod
+    def data(request, dated):
+        if request.param == "alone":
+            model = AutoPLML(n_bases=2, random_state=0).fit(dated[["when", "size"]], dated["kind"])
+        else:
+            model = tables.fit(dated, "kind", "dated", keep=["when"], n_bases=2, random_state=0)
+        return page_data(subject_of(model), dated[:5].drop(columns="kind"))
+
+    def test_their_range(self, data, dated):
+        column = data.subject.view.columns[0]
+        assert column.date
+        assert not column.is_number
+        assert not column.choices
+        days = (dated["when"] - pd.Timestamp(0)).dt.days
+        assert (column.low, column.high) == pytest.approx((days.min(), days.max()))
+
+    def test_a_date_that_no_training_row_has(self, data):
+        before = data.facts["values"][0]
+        for text, prediction in (("2022-12-30", "old"), ("2024-12-15", "new")):
+            found = changed_case(data, [text, before[1]], before)["record"]
+            assert data.facts["classes"][found["prediction"]] == prediction
+            assert text in [line[2] for line in found["contrast"]]
+
+    def test_a_missing_one(self, data):
+        before = data.facts["values"][3]
+        assert before[0] == ""
+        assert changed_case(data, before, before)["record"] == json.loads(data.records[3])
+
+    @pytest.mark.parametrize("text", ["2023-02-30", "soon", "12", "99999-01-01"])
+    def test_a_bad_one_is_named(self, data, text):
+        before = data.facts["values"][0]
+        with pytest.raises(ValueError, match=f"when: '{text}' is not a date; give it as year-"):
+            changed_case(data, [text, before[1]], before)
 
 
 def test_missing_values_where_the_model_fills_them_in(auto_model, mixed):

@@ -180,3 +180,82 @@ def test_a_model_of_named_columns_draws_without_a_warning(digits, recwarn):
     NeighborsDisplay.from_estimator(model, frame, query=1)
     ExplanationDisplay.from_estimator(model, frame, query=1)
     assert not [w for w in recwarn if "feature names" in str(w.message)]
+
+
+class TestAnyTable:
+    """Columns in very different units, words, dates and gaps."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def table():
+        rng = np.random.default_rng(0)
+        y = rng.integers(0, 2, 120)
+        frame = pd.DataFrame(
+            {
+                "amount": 120_000 + 9_000 * y + rng.integers(0, 5_000, 120),
+                "ratio": rng.normal(size=120) + y,
+                "city": np.array(["Oslo", "Bergen"])[np.where(rng.random(120) < 0.8, y, 1 - y)],
+                "when": pd.Timestamp("2024-01-01")
+                + pd.to_timedelta(rng.integers(0, 700, 120), "D"),
+            }
+        )
+        frame.loc[::9, "ratio"] = np.nan
+        return frame, y
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def auto(table):
+        return AutoPLML(n_bases=2, random_state=0).fit(*table)
+
+    def shape(self, points):
+        extent = np.ptp(points, axis=0)
+        return extent.max() / extent.min()
+
+    def test_no_panel_is_a_line(self, auto):
+        display = ImportanceDisplay.from_estimator(auto)
+        assert self.shape(display.points) < 5.0
+        assert {"amount", "city"} <= set(display.names)
+        assert self.shape(LocalMetricDisplay.from_estimator(auto, n_points=5).points) < 5.0
+
+    @pytest.mark.parametrize("d", [2, 3])
+    def test_features_in_different_units(self, rng, d):
+        X = rng.normal(size=(100, d)) * [1.0, 5_000.0, 3.0][:d] + 7.0
+        model = SML().fit(X, X[:, 0] > 7.0)
+        display = LocalMetricDisplay.from_estimator(model, n_points=4)
+        assert self.shape(display.points) < 5.0
+        assert "standard" in display.ax_.get_xlabel()
+        move = np.array([0.3, -0.2])  # in the picture, and as a difference of rows
+        row = (display.view.axes.T @ move) * display.view.scale
+        M = model.training_metrics(np.arange(1))[0]
+        assert move @ display.view.metrics(M) @ move == pytest.approx(row @ M @ row)
+
+    def test_ellipses_are_within_the_axes(self, auto):
+        display = LocalMetricDisplay.from_estimator(auto)
+        (ellipses,) = (c for c in display.ax_.collections if hasattr(c, "get_widths"))
+        reach = 0.5 * np.maximum(ellipses.get_widths(), ellipses.get_heights())
+        low, high = np.array([display.ax_.get_xlim(), display.ax_.get_ylim()]).T
+        assert (display.centers - reach[:, None] >= low).all()
+        assert (display.centers + reach[:, None] <= high).all()
+
+    def test_neighbours_are_shown_with_their_values(self, auto, table):
+        X, _ = table
+        display = NeighborsDisplay.from_estimator(auto, X, query=9, n_neighbors=2)
+        names = [label.get_text() for label in display.axes_[0].get_yticklabels()]
+        texts = [text.get_text() for text in display.axes_[0].texts]
+        shown = dict(zip(names, texts, strict=True))
+        assert shown["ratio"] == "(missing)"
+        assert shown["city"] == X["city"][9]
+        assert shown["amount"] == str(X["amount"][9])
+        widths = [abs(bar.get_width()) for ax in display.axes_ for bar in ax.patches]
+        assert max(widths) == pytest.approx(1.0)
+
+    def test_how_a_table_was_learned(self, auto):
+        ConvergenceDisplay.from_estimator(auto)
+
+
+def test_the_features_of_an_explanation_matter_on_either_side(model, digits):
+    display = model.explain(digits[0][:3], 2).plot(query=1, n_features=5)
+    found = display.explanation
+    names = [label.get_text() for label in display.axes_[0].get_yticklabels()]
+    for values in (np.abs(found.contrasts[1]), found.importance[1], found.global_importance):
+        assert found.feature_names[values.argmax()] in names

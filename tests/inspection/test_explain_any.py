@@ -1,10 +1,12 @@
 """``plml.explain`` and ``plml.counterfactual``: pipelines, columns, values."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_wine
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
@@ -15,6 +17,7 @@ from sklearn.preprocessing import SplineTransformer as Spline
 
 import plml
 from plml import PLML, SML, AutoPLML
+from plml.inspection.explanation_text import percent
 
 
 @pytest.fixture(scope="module")
@@ -239,3 +242,120 @@ def test_a_stored_zero_is_zero(rng):
     found = plml.explain(model, X[7:8] + 1e-9, 1)
     assert found.neighbors[0, 0] == 7
     assert found.neighbor_values[0, 0].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "cure"),
+    [
+        (lambda X: X.iloc[0], "X.iloc[[i]]"),
+        (lambda X: X.iloc[0].to_numpy(), "[X]"),
+        (lambda X: X.iloc[:0], "at least one"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_the_cure(rows, cure):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    alone = SML(n_neighbors=3).fit(X, y)
+    for model in (alone, make_pipeline(StandardScaler(), SML(n_neighbors=3)).fit(X, y)):
+        with pytest.raises(ValueError, match=re.escape(cure)):
+            plml.explain(model, rows(X))
+
+
+def test_rows_are_called_by_their_labels():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X = X.set_axis([f"plant {i}" for i in range(len(X))])
+    told = SML(n_neighbors=3).fit(X, y).explain(X.iloc[[60]])
+    assert "of row plant 60" in repr(told)
+    text = str(told)
+    assert text.startswith("row plant 60: predicted 1")
+    assert f"row {told.neighbors[0, 1]} [plant {told.neighbors[0, 1]}]" in text
+    assert "plant 60" in told._repr_html_()
+    assert told.to_dict()[0]["name"] == "plant 60"
+    assert set(told.contrast_frame()["name_for"]) == {f"plant {told.cases_for[0]}"}
+    assert SML(n_neighbors=3).fit(X.to_numpy(), y).explain(X.to_numpy()[:1]).query_names is None
+
+
+class TestValuesAsInTheTable:
+    """Whole numbers, truth values and names as the rows that are explained have them."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def warts():
+        rng = np.random.default_rng(0)
+        y = rng.integers(0, 2, 80)
+        return pd.DataFrame(
+            {
+                "amount": 120_000 + 5_000 * y + rng.integers(0, 4_000, 80),
+                "flag": rng.random(80) < 0.2 + 0.6 * y,
+                "ratio": np.round(rng.normal(size=80) + y, 3),
+            }
+        ), np.array(["no", "yes"])[y]
+
+    @pytest.mark.parametrize("kind", ["alone", "scaled", "encoded", "auto"])
+    def test_kinds_are_kept(self, warts, kind):
+        X, y = warts
+        if kind == "alone":
+            model = SML(n_neighbors=5)
+        elif kind == "scaled":
+            model = make_pipeline(StandardScaler(), SML(n_neighbors=5))
+        elif kind == "encoded":
+            model = make_pipeline(
+                ColumnTransformer(
+                    [("one", OneHotEncoder(), ["flag"]), ("all", StandardScaler(), ["amount"])]
+                ),
+                SML(n_neighbors=5),
+            )
+        else:
+            model = plml.AutoPLML(n_bases=2, random_state=0)
+        model.fit(X[:60], y[:60])
+        found = plml.explain(model, X[60:])
+        told = found.to_dict()[3]
+        for values in (
+            told["values"],
+            told["contrast"]["values_for"],
+            told["contrast"]["values_against"],
+            *(case["values"] for case in told["neighbors"]),
+        ):
+            assert type(values["amount"]) is int
+            assert type(values["flag"]) is bool
+        case = found.cases_for[3]
+        assert told["contrast"]["values_for"]["amount"] == X["amount"][case]
+        assert told["contrast"]["values_for"]["flag"] == X["flag"][case]
+        frame = found.to_frame()
+        stored = frame[frame["feature"] == "flag"]["neighbor_value"]
+        assert set(map(type, stored)) == {bool}
+
+    def test_columns_that_are_called_by_numbers(self, warts):
+        X, y = warts
+        X = X.set_axis([10, 20, 30], axis=1)
+        model = make_pipeline(StandardScaler(), SML(n_neighbors=5)).fit(X[:60], y[:60])
+        found = plml.explain(model, X[60:])
+        assert found.feature_names.tolist() == ["10", "20", "30"]
+        change = plml.counterfactual(model, X.iloc[[61]], [10])
+        assert change is not None
+        assert list(change.changes) == ["10"]
+
+    def test_single_precision_has_no_digits_of_its_own(self, warts):
+        X, y = warts
+        X = X.to_numpy(np.float32)
+        told = SML(n_neighbors=5).fit(X[:60], y[:60]).explain(X[60:]).to_dict()[0]
+        assert told["values"]["x2"] == warts[0]["ratio"][60]
+
+    def test_bad_questions_of_a_change(self, warts):
+        X, y = warts
+        model = SML(n_neighbors=5).fit(X[:60], y[:60])
+        for row, options, message in [
+            (X.iloc[60], {}, "X is a Series with 3 values: give a table of one row"),
+            (X.iloc[:0], {}, "X has no rows"),
+            (X.iloc[[60]], {"columns": []}, "columns names no column"),
+            (X.iloc[[60]], {"max_columns": 1.5}, "max_columns must be at least 1, a whole number"),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                plml.counterfactual(model, row, **options)
+
+
+def test_almost_certain_is_not_certain():
+    assert percent(0.9967) == ">99%"
+    assert percent(1.0) == "100%"
+    assert percent(0.003) == "<1%"
+    assert percent(0.0) == "0%"
+    assert percent(0.804) == "80%"

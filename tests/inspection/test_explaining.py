@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import plml
+from every_estimator import ESTIMATORS
 from plml import DANN, GLML, LMNN, LMNNMM, PLML, SML, AutoPLML, BoostMetric
 from plml.inspection.explaining import CaseBase
 from plml.metric.feature_split import bilinear_parts, column_parts, likeness_parts
@@ -397,3 +398,47 @@ class TestImportancesWhenAskedFor:
         again = pickle.loads(saved)
         np.testing.assert_array_equal(again.importance, found.importance)
         np.testing.assert_array_equal(again[1].global_importance, found.global_importance)
+
+
+class TestCasesOfAClass:
+    """The nearest case of a class, however far it is."""
+
+    @pytest.mark.parametrize("name", ["SML", "PLML", "LMNNMM", "DANN", "GLML"])
+    @pytest.mark.parametrize("own", [False, True])
+    def test_beyond_the_neighbours_that_are_looked_at_first(self, name, own, rng):
+        X = rng.normal(size=(150, 3))
+        X[100:] += 9.0
+        y = np.repeat(["near", "far", "farther"], [100, 30, 20])
+        X[130:] += 5.0
+        model = ESTIMATORS[name](n_neighbors=2).fit(X, y)
+        found = model.explain() if own else model.explain(X[:6] + 0.01)
+        points = X if own else X[:6] + 0.01
+        distances, rows = model.kneighbors(n_neighbors=149)  # each row without itself
+        left_out = np.full((150, 150), np.inf)
+        np.put_along_axis(left_out, rows, distances**2, axis=1)
+        for i, x in enumerate(points[:6]):
+            squared = left_out[i] if own else squared_to_all(model, x)
+            for case, label, at in (
+                (found.cases_for[i], found.predictions[i], found.for_squared[i]),
+                (found.cases_against[i], found.rivals[i], found.against_squared[i]),
+            ):
+                members = [j for j in np.flatnonzero(y == label) if not (own and j == i)]
+                best = members[int(squared[members].argmin())]
+                assert squared[case] == pytest.approx(squared[best], rel=1e-6, abs=1e-9)
+                assert at == pytest.approx(squared[best], rel=1e-6, abs=1e-9)
+            others = np.flatnonzero(y != found.predictions[i])
+            assert found.rivals[i] == y[others[squared[others].argmin()]]
+
+    @pytest.mark.parametrize("name", ["SML", "DANN"])
+    def test_the_only_case_of_a_class(self, name, rng):
+        X = np.concatenate([rng.normal(size=(12, 2)), [[9.0, 9.0]]])
+        y = np.array([*["many"] * 12, "one"])
+        model = ESTIMATORS[name](n_neighbors=1).fit(X, y)
+        found = model.explain()
+        assert (found.predictions[12], found.rivals[12]) == ("many", "one")
+        assert found.cases_against[12] == -1
+        assert not found.contrasts[12].any()
+        for text in (str(found[12]), found[12]._repr_html_()):
+            assert "there is no other case of one to compare with" in text
+        json.loads(json.dumps(found.to_dict(), allow_nan=False))
+        found[12].plot()

@@ -96,7 +96,6 @@ class ShownCases:
     def __init__(self, metric: Any, rows: np.ndarray) -> None:
         self.metric, self.rows = metric, rows
         self._cases = metric.X[rows].astype(np.float64)
-        self._center = metric.X.mean(axis=0, dtype=np.float64)
         self._has_vectors = hasattr(metric, "query_vectors")
         if self._has_vectors:
             self._index = on_host(metric.index_vectors())[rows].astype(np.float64)
@@ -109,7 +108,7 @@ class ShownCases:
         points = self._cases if Q is None else Q.astype(np.float64)
         vectors = vectors[self.rows] if Q is None else vectors
         d = points.shape[1]
-        own = 0.5 * np.einsum("qd,qd->q", vectors[:, :d], points - self._center)
+        own = 0.5 * np.einsum("qd,qd->q", vectors[:, :d], points - self.metric.origin)
         return np.maximum(own[:, None] - vectors @ self._index.T, 0.0)
 
     def _one_by_one(self, Q: np.ndarray | None) -> np.ndarray:

@@ -2,8 +2,9 @@
 // The page around the map. Texts of the table become text nodes and are never read as HTML.
 window.plmlExplorer = (() => {
   const PLUS = "plus", MINUS = "minus", PATIENCE = 8000;
-  let doc, points, facts, asked, answer, live, index, colors;
-  let chosen = -1;      // place among the points
+  let doc, points, facts, asked, answer, live, index, marks;
+  let chosen = -1;      // place among the points; -1 for a case that is not on the map
+  let here = null;      // the case that is shown: kind, row, label, x, y, and values of a new one
   let pending = null;   // number of the question that the server has not answered
   let waiting = null;   // the question that is to follow
   let number = 0, timer = 0;
@@ -23,10 +24,15 @@ window.plmlExplorer = (() => {
     return made;
   }
 
-  const percent = (share) => `${Math.round(100 * share)}%`;
-  const swatch = (code) => el("span", { class: "swatch", style: { background: colors[code] } });
+  // All and nothing are said of nothing else.
+  const percent = (share) => (share < 1 && share >= 0.995 ? ">99%" : share > 0 && share < 0.005 ? "<1%" : `${Math.round(100 * share)}%`);
+  const color = (code) => marks[code][0], shape = (code) => marks[code][1];
+  const swatch = (code) => el("span", { class: `swatch ${shape(code)}`, style: { background: color(code) } });
   // A short name stays in one line with its colour.
   const named = (code) => el("span", className(code).length <= 20 ? { style: { whiteSpace: "nowrap" } } : {}, swatch(code), className(code));
+  // The number of a case, and its label where it has one.
+  const caseName = (kind, row) => `case ${row}${facts.names[kind] === null ? "" : ` [${cut(facts.names[kind][row])}]`}`;
+  const cut = (text) => (text.length > 24 ? `${text.slice(0, 23)}…` : text);
   const className = (code) => facts.classes[code];
   const columnName = (place) => facts.columns[place].name;
 
@@ -79,10 +85,11 @@ window.plmlExplorer = (() => {
   function choose(indices) {
     if (indices.length === 0 || indices[0] === chosen) return;
     chosen = indices[0];
-    const { kind, row, x, y, label } = points.data;
+    const { kind, row, x, y, label, record } = points.data;
     say("");
-    mark(x[chosen], y[chosen], null);
-    show(kind[chosen], row[chosen], label[chosen], JSON.parse(points.data.record[chosen]), false);
+    here = { kind: kind[chosen], row: row[chosen], label: label[chosen], x: x[chosen], y: y[chosen], values: facts.values[chosen] };
+    mark(null);
+    show(here.label, JSON.parse(record[chosen]), false, here);
     whatIf();
   }
 
@@ -102,16 +109,23 @@ window.plmlExplorer = (() => {
     event.preventDefault();
     const kind = byId("find-kind").value, text = byId("find-row").value.trim();
     const n = kind === "new" ? facts.n_new : facts.n_training;
-    if (!/^\d+$/.test(text)) return say(`${text === "" ? "Nothing" : `“${text.slice(0, 40)}”`} is not the number of a row.`);
-    if (Number(text) >= n) return say(n === 0 ? "There are no new cases." : `There are ${n} ${kind} cases, numbered from 0 to ${n - 1}.`);
-    goTo(kind, Number(text));
+    const labelled = facts.names[kind] === null ? -1 : facts.names[kind].indexOf(text);
+    const numbered = /^\d+$/.test(text) && Number(text) < n ? Number(text) : -1;
+    if (numbered < 0 && labelled >= 0) return goTo(kind, labelled);
+    if (numbered >= 0) {
+      goTo(kind, numbered);
+      if (labelled >= 0 && labelled !== numbered) say(`${text} is also the label of ${kind} case ${labelled}: find ${labelled} to see it.`);
+    } else if (n === 0) say("There are no new cases.");
+    else if (/^\d+$/.test(text)) say(`There are ${n} ${kind} cases, numbered from 0 to ${n - 1}.`);
+    else say(`${text === "" ? "Nothing" : `“${text.slice(0, 40)}”`} is not the number ${facts.names[kind] === null ? "" : "or the label "}of a row.`);
   }
 
   function goTo(kind, row) {
     const i = index.get(`${kind} ${row}`);
     if (i !== undefined) return select(i);
-    if (!live || kind === "new") return say(`The ${kind} case ${row} is not among those on the map.`);
-    ask({ training: row });
+    if (live) return ask({ [kind]: row });
+    say(`The ${kind} case ${row} is not among those in this file. The live page finds it: plml explore without --html${
+      kind === "new" ? "; or make a page of fewer new cases" : ""}.`);
   }
 
   function reveal(x, y) {
@@ -123,9 +137,9 @@ window.plmlExplorer = (() => {
   }
 
   // The chosen place, and lines to the cases that are named.
-  function mark(x, y, star) {
-    doc.get_model_by_name("chosen source").data = { x: [x], y: [y] };
-    doc.get_model_by_name("changed source").data = star === null ? { x: [], y: [] } : { x: [star[0]], y: [star[1]] };
+  function mark(star) {
+    doc.get_model_by_name("chosen source").data = { x: [here.x], y: [here.y] };
+    doc.get_model_by_name("changed source").data = star === null ? { x: [], y: [] } : { x: [star.x], y: [star.y] };
   }
 
   function drawLinks(x, y, record) {
@@ -137,25 +151,24 @@ window.plmlExplorer = (() => {
       if (i === undefined) continue;
       data.x0.push(x); data.y0.push(y);
       data.x1.push(points.data.x[i]); data.y1.push(points.data.y[i]);
-      data.color.push(colors[code]);
+      data.color.push(color(code));
     }
     doc.get_model_by_name("link source").data = data;
   }
 
   // ---- the chosen case -------------------------------------------------------------------------
 
-  function show(kind, row, label, record, changed, place = null) {
-    const place_ = place ?? [points.data.x[chosen], points.data.y[chosen]];
-    drawLinks(place_[0], place_[1], record);
+  function show(label, record, changed, place) {
+    drawLinks(place.x, place.y, record);
     const p = new Map(record.probabilities);
-    const name = `${kind === "new" ? "New" : "Training"} case ${row}${changed ? ", changed" : ""}`;
+    const name = `${here.kind === "new" ? "New" : "Training"} ${caseName(here.kind, here.row)}${changed ? ", changed" : ""}`;
     const truth = label < 0 || changed ? null : el("p", {}, "true class ", swatch(label), el("b", {}, className(label)), " ",
       label === record.prediction ? null : el("span", { class: "badge" }, "error"));
     byId("chosen").replaceChildren(...[
       el("h2", {}, `${name}: `, swatch(record.prediction), el("span", { id: "prediction" }, className(record.prediction)),
         ", probability ", el("span", { id: "probability" }, percent(p.get(record.prediction) ?? 0))),
       truth,
-      el("p", { class: "note" }, record.probabilities.map(([code, share]) => `${className(code)} ${percent(share)}`).join(" · ")),
+      el("p", { class: "note" }, record.probabilities.filter(([, share]) => share >= 0.005).map(([code, share]) => `${className(code)} ${percent(share)}`).join(" · ")),
       el("h3", {}, "The vote"),
       ...record.votes.map((text) => el("p", { class: "vote" }, text)),
       ...contrast(record),
@@ -164,13 +177,13 @@ window.plmlExplorer = (() => {
     ].filter((part) => part !== null));
   }
 
-  const caseButton = (row) => el("button", { type: "button", class: "case", onclick: () => goTo("training", row) }, `case ${row}`);
+  const caseButton = (row) => el("button", { type: "button", class: "case", onclick: () => goTo("training", row) }, caseName("training", row));
 
   // A bar has the colour of the class that it speaks for.
   function signedBar(part, largest, record) {
     const width = `${50 * Math.min(Math.abs(part) / largest, 1)}%`;
     const side = part >= 0 ? { left: "50%" } : { right: "50%" };
-    const style = { ...side, width, backgroundColor: colors[part >= 0 ? record.prediction : record.rival] };
+    const style = { ...side, width, backgroundColor: color(part >= 0 ? record.prediction : record.rival) };
     return el("span", { class: "track", "aria-hidden": "true" }, el("span", { class: `bar ${part >= 0 ? PLUS : MINUS}`, style }),
       el("span", { class: "axis", style: { left: "50%" } }));
   }
@@ -271,7 +284,6 @@ window.plmlExplorer = (() => {
       });
       add("path", { d: `M${path.join("L")}Z`, fill: "none", stroke: color, "stroke-width": 2, "stroke-dasharray": dashes });
     }
-    const cut = (text) => (text.length > 24 ? `${text.slice(0, 23)}…` : text);
     add("text", { x: SIZE / 2, y: SIZE - 3, "font-size": 12, "text-anchor": "middle" }, cut(first));
     add("text", { x: SIZE / 2, y: 11, "font-size": 12, "text-anchor": "middle" }, `↑ ${cut(second)}`);
     return svg;
@@ -285,36 +297,43 @@ window.plmlExplorer = (() => {
     byId("what-if-message").textContent = "";
     byId("reset").hidden = true;
     if (!live) { note.textContent = "Values can be changed in the live page, which plml explore opens without --html."; return; }
-    if (chosen < 0 || !points.data.is_new[chosen]) { note.textContent = "Choose a new case to change its values."; return; }
+    if (here?.kind !== "new") { note.textContent = "Choose a new case to change its values."; return; }
     note.textContent = "Change values; vote, place and contrast follow. Numbers range over the training cases.";
     byId("reset").hidden = false;
-    facts.columns.forEach((column, place) => form.append(...fields(column, facts.values[chosen][place], place)));
+    facts.columns.forEach((column, place) => form.append(...fields(column, here.values[place], place)));
   }
+
+  // Where a slider stands for a text; null for what is no number and no date.
+  const numberOf = (text) => (text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : null);
+  const dayOf = (text) => { const time = Date.parse(`${text.trim().replace(" ", "T")}${text.trim().length > 10 ? "Z" : ""}`); return Number.isNaN(time) ? null : time / 864e5; };
+  const dateAt = (day) => new Date(864e5 * Math.floor(day)).toISOString().slice(0, 10);
 
   function fields(column, value, place) {
     const id = `value-${place}`;
     const label = el("label", { for: id }, column.name);
     const changed = (now) => { label.classList.toggle("changed", now !== value); askChange(); };
-    if (!column.number) {
+    if (column.choices.length > 0) {
       const options = column.choices.includes(value) ? column.choices : [value, ...column.choices];
       const choice = el("select", { id, class: "value" }, ...options.map((text) => el("option", { value: text }, text)));
       choice.value = value;
       choice.addEventListener("input", () => changed(choice.value));
       return [label, choice];
     }
-    const low = Math.min(column.low, Number(value)), high = Math.max(column.high, Number(value));
-    const exact = el("input", { id, class: "value", inputmode: "decimal", autocomplete: "off" });
-    const slider = el("input", { type: "range", min: low, max: high, step: column.whole ? 1 : "any", "aria-label": `${column.name}, slider` });
+    const placeOf = column.date ? dayOf : numberOf, here = placeOf(value) ?? (column.low + column.high) / 2;
+    const low = Math.min(column.low, here), high = Math.max(column.high, here);
+    const exact = el("input", { id, class: "value", inputmode: column.date ? "text" : "decimal", autocomplete: "off" });
+    const slider = el("input", { type: "range", min: low, max: high, step: column.whole || column.date ? 1 : "any", "aria-label": `${column.name}, slider` });
     exact.value = value;
-    slider.value = value;
-    exact.addEventListener("input", () => { if (exact.value.trim() !== "" && Number.isFinite(Number(exact.value))) slider.value = exact.value; changed(exact.value); });
-    slider.addEventListener("input", () => { exact.value = String(Number(Number(slider.value).toPrecision(column.whole ? 15 : 5))); changed(exact.value); });
+    slider.value = here;
+    const textAt = (place) => (column.date ? dateAt(place) : String(Number(place.toPrecision(column.whole ? 15 : 5))));
+    exact.addEventListener("input", () => { slider.value = placeOf(exact.value) ?? slider.value; changed(exact.value); });
+    slider.addEventListener("input", () => { exact.value = textAt(Number(slider.value)); changed(exact.value); });
     return [label, exact, slider];
   }
 
   function askChange() {
     const values = [...byId("values").querySelectorAll(".value")].map((field) => field.value);
-    ask({ point: chosen, values });
+    ask({ new: here.row, values });
   }
 
   // One question at a time; of those that come meanwhile, the last one.
@@ -334,23 +353,27 @@ window.plmlExplorer = (() => {
     pending = null;
     clearTimeout(timer);
     if (waiting !== null) { const next = waiting; waiting = null; ask(next); }
-    if (question.training !== undefined) return found.message ? say(found.message) : visit(question.training, found);
-    if (question.point !== chosen) return;
+    if (question.values === undefined) {
+      const kind = question.new === undefined ? "training" : "new";
+      return found.message ? say(found.message) : visit(kind, question[kind], found);
+    }
+    if (here.kind !== "new" || here.row !== question.new) return;
     byId("what-if-message").textContent = found.message ?? "";
     if (found.message) return;
-    mark(points.data.x[chosen], points.data.y[chosen], [found.x, found.y]);
-    show("new", points.data.row[chosen], -1, found.record, true, [found.x, found.y]);
+    mark(found);
+    show(-1, found.record, true, found);
     byId("chosen").dataset.answer = String(found.number);
   }
 
-  // A training case that is not on the map.
-  function visit(row, found) {
+  // A case that is not on the map.
+  function visit(kind, row, found) {
     chosen = -1;
+    here = { kind, row, ...found };
     points.selected.indices = [];
-    say(`Training case ${row} is not one of those on the map; the ring is where it would lie.`);
-    mark(found.x, found.y, null);
+    say(`The ${kind} case ${row} is not one of those on the map; the ring is where it would lie.`);
+    mark(null);
     reveal(found.x, found.y);
-    show("training", row, found.label, found.record, false, [found.x, found.y]);
+    show(found.label, found.record, false, found);
     whatIf();
   }
 
@@ -364,9 +387,11 @@ window.plmlExplorer = (() => {
     asked = doc.get_model_by_name("asked");
     answer = doc.get_model_by_name("answer");
     live = facts.live;
-    colors = facts.colors;
+    marks = facts.marks;
+    if (new Set(marks.map((mark) => mark[1])).size > 1) byId("legend").classList.add("shapes");
     index = new Map(Array.from(points.data.row, (row, i) => [`${points.data.kind[i]} ${row}`, i]));
     byId("about").textContent = `The map shows ${facts.chosen}.`;
+    if (facts.names.new !== null || facts.names.training !== null) byId("find-by").textContent = "number or label";
     if (facts.n_new === 0) byId("find-kind").value = "training";
     makeFilters();
     byId("find").addEventListener("submit", find);
@@ -377,7 +402,7 @@ window.plmlExplorer = (() => {
       if (by !== undefined) { event.preventDefault(); step(by); }
     });
     byId("values").addEventListener("submit", (event) => event.preventDefault());
-    byId("reset").addEventListener("click", () => { const i = chosen; chosen = -1; waiting = null; choose([i]); });
+    byId("reset").addEventListener("click", () => { chosen = -1; waiting = null; goTo(here.kind, here.row); });
     whatIf();
     document.body.dataset.ready = "yes";
   }

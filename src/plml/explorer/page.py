@@ -26,12 +26,13 @@ from bokeh.models import (
 from bokeh.plotting import figure
 from bokeh.resources import INLINE
 
-from plml.explorer.page_data import PageData, changed_case, training_case
-from plml.inspection.style import class_colors
+from plml.explorer.page_data import PageData
+from plml.explorer.questions import changed_case, new_case, new_values, training_case
+from plml.inspection.style import PALETTE, class_marks
 
 TITLE = "plml explorer"
 #: Of a class that the model never saw.
-_UNKNOWN = "#bbbbbb"
+_UNKNOWN = ("#bbbbbb", "circle")
 _log = logging.getLogger(__name__)
 
 
@@ -44,9 +45,9 @@ def fill(document: Document, data: PageData, live: bool) -> Document:
     data : what it shows
     live : whether a server answers questions
     """
-    colors = hex_colors(len(data.subject.classes))
-    points = ColumnDataSource(_columns(data, colors), name="points")
-    facts = json.dumps({**data.facts, "colors": colors, "live": live})
+    marks = [*class_marks(len(data.subject.classes)), _UNKNOWN]
+    points = ColumnDataSource(_columns(data, marks), name="points")
+    facts = json.dumps({**data.facts, "marks": marks, "live": live})
     asked = ColumnDataSource({"question": [""]}, name="asked")
     answer = ColumnDataSource({"answer": [""]}, name="answer")
     args = {"facts": ColumnDataSource({"facts": [facts]}, name="facts"), "asked": asked}
@@ -93,19 +94,13 @@ def answer_to(data: PageData, question: str) -> dict[str, Any]:
     Parameters
     ----------
     data : of the page
-    question : JSON: a number, and a point with values or a training row
+    question : JSON: a number, and a training row or a new one, the latter with other values or not
     """
     number = None
     try:
         asked = json.loads(question)
         number = asked["number"]
-        if "training" in asked:
-            return {"number": number, **training_case(data, int(asked["training"]))}
-        point, texts = int(asked["point"]), [str(text) for text in asked["values"]]
-        if not 0 <= point < len(data.facts["values"]):
-            raise ValueError("choose a new case to change its values")
-        found = changed_case(data, texts, data.facts["values"][point])
-        return {"number": number, **found}
+        return {"number": number, **_answer(data, asked)}
     except ValueError as error:
         return {"number": number, "message": _one_line(str(error))}
     except Exception as error:  # the page gets a sentence whatever happens
@@ -113,20 +108,13 @@ def answer_to(data: PageData, question: str) -> dict[str, Any]:
         return {"number": number, "message": "this cannot be computed"}
 
 
-def hex_colors(n_classes: int) -> list[str]:
-    """One colour per class, and one for classes that the model never saw.
-
-    Parameters
-    ----------
-    n_classes : of the model
-    """
-    return [*(_hex(color) for color in class_colors(n_classes)), _UNKNOWN]
-
-
-def _hex(color: Any) -> str:
-    if isinstance(color, str):
-        return color
-    return "#" + "".join(f"{round(255 * part):02x}" for part in color[:3])
+def _answer(data: PageData, asked: dict[str, Any]) -> dict[str, Any]:
+    if "training" in asked:
+        return training_case(data, int(asked["training"]))
+    row = int(asked["new"])
+    if "values" not in asked:
+        return new_case(data, row)
+    return changed_case(data, [str(text) for text in asked["values"]], new_values(data, row))
 
 
 def _one_line(text: str) -> str:
@@ -134,7 +122,7 @@ def _one_line(text: str) -> str:
     return lines[0][:300] if lines else "this value cannot be used"
 
 
-def _columns(data: PageData, colors: list[str]) -> dict[str, Any]:
+def _columns(data: PageData, marks: list[tuple[str, str]]) -> dict[str, Any]:
     """The columns of the points; texts for the hover among them."""
     points, classes = data.points, data.facts["classes"]
     of_color = np.where(points.is_new, points.codes, points.labels)
@@ -146,15 +134,29 @@ def _columns(data: PageData, colors: list[str]) -> dict[str, Any]:
         "kind": kinds,
         "is_new": points.is_new.tolist(),
         "color_class": of_color.astype(np.int32),
-        "color": [colors[code] for code in of_color],
+        "color": [marks[code][0] for code in of_color],
+        "shape": [marks[code][1] for code in of_color],
         "label": points.labels.astype(np.int32),
         "wrong": points.wrong.tolist(),
         "doubt": points.doubts,
-        "name": [f"{kind} case {row}" for kind, row in zip(kinds, points.rows, strict=True)],
+        "name": [case_name(data, kind, row) for kind, row in zip(kinds, points.rows, strict=True)],
         "predicted": [classes[code] for code in points.codes],
         "truth": [classes[code] if code >= 0 else "not known" for code in points.labels],
         "record": data.records,
     }
+
+
+def case_name(data: PageData, kind: str, row: int) -> str:
+    """What a case is called: its number, and its label where it has one.
+
+    Parameters
+    ----------
+    data : of the page
+    kind : "new" or "training"
+    row : of that table
+    """
+    names = data.facts["names"][kind]
+    return f"{kind} case {row}" + ("" if names is None else f" [{names[row]}]")
 
 
 def _empty_map(data: PageData) -> Any:
@@ -185,6 +187,7 @@ def _map(points: ColumnDataSource, data: PageData) -> Any:
     training = picture.scatter(
         "x",
         "y",
+        marker="shape",
         size=7,
         color="color",
         line_color=None,
@@ -199,7 +202,7 @@ def _map(points: ColumnDataSource, data: PageData) -> Any:
     new = picture.scatter(
         "x",
         "y",
-        marker="diamond",
+        marker="diamond" if len(data.subject.classes) <= len(PALETTE) else "shape",
         size=13,
         color="color",
         line_color="black",
@@ -219,32 +222,34 @@ def _map(points: ColumnDataSource, data: PageData) -> Any:
     for renderer in (training, new, rings):
         renderer.nonselection_glyph = None
         renderer.selection_glyph = None
+    _add_chosen(picture)
+    _add_tools(picture, [training, new])
+    return picture
+
+
+def _add_chosen(picture: Any) -> None:
+    """The ring of the chosen case and the star of a changed one."""
     chosen = ColumnDataSource({"x": [], "y": []}, name="chosen source")
     picture.scatter(
         "x", "y", size=24, fill_color=None, line_color="black", line_width=3, source=chosen
     )
     changed = ColumnDataSource({"x": [], "y": []}, name="changed source")
-    picture.scatter(
-        "x",
-        "y",
-        marker="star",
-        size=24,
-        color="white",
-        line_color="black",
-        line_width=2,
-        source=changed,
-    )
+    star = {"marker": "star", "size": 24, "color": "white", "line_color": "black", "line_width": 2}
+    picture.scatter("x", "y", source=changed, **star)
+
+
+def _add_tools(picture: Any, points: list[Any]) -> None:
+    """Hover, choosing and zoom by the wheel."""
     tooltips = [
         ("case", "@name"),
         ("predicted", "@predicted"),
         ("class", "@truth"),
         ("doubt", "@doubt{0%}"),
     ]
-    hover = HoverTool(renderers=[training, new], tooltips=tooltips, limit=3)
+    hover = HoverTool(renderers=points, tooltips=tooltips, limit=3)
     wheel = WheelZoomTool()
-    picture.add_tools(hover, TapTool(renderers=[training, new]), wheel)
+    picture.add_tools(hover, TapTool(renderers=points), wheel)
     picture.toolbar.active_scroll = wheel
-    return picture
 
 
 def _range(values: np.ndarray) -> Range1d:

@@ -7,6 +7,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from plml.backend.progress import work
 from plml.explorer.page_data import PageData, page_data
 from plml.explorer.subject import subject_of
@@ -25,6 +27,17 @@ class Page:
     ----------
     data : what it shows
     height : in a notebook, in pixels
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> import plml
+    >>> X, y = load_wine(return_X_y=True, as_frame=True)
+    >>> model = plml.SML(n_neighbors=5).fit(X[::2], y[::2])
+    >>> page = plml.explore(model, html="page.html")
+    >>> page.save("copy.html")
+    >>> page.html()[:15]
+    '<!DOCTYPE html>'
     """
 
     data: PageData
@@ -48,7 +61,7 @@ class Page:
     def _repr_html_(self) -> str:
         return (
             f'<iframe srcdoc="{escape(self.html())}" width="100%" height="{self.height}" '
-            'style="border:none" sandbox="allow-scripts allow-downloads"></iframe>'
+            'style="border:none" sandbox="allow-scripts allow-forms allow-downloads"></iframe>'
         )
 
 
@@ -64,7 +77,7 @@ def explore(
     random_state: int = 0,
     verbose: int = 0,
 ) -> Page:
-    """A map of the training cases and of new ones, with the explanation of every point.
+    """Show training cases and new cases on a map, with the explanation of every one.
 
     In a notebook the page is shown below the cell. With ``html`` it is written to a file. Otherwise
     it is served to a browser until Ctrl-C, and values of the new cases can be changed in it.
@@ -81,11 +94,19 @@ def explore(
     address : to serve at; by default no other machine can reach the page
     open_browser : whether the page is opened in a browser
     random_state : of the choice of the cases and of the map
-    verbose : progress is shown if above zero
+    verbose : above zero shows the progress
 
     Returns
     -------
     page : shows itself in a notebook; ``page.save`` writes it to a file
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> import plml
+    >>> X, y = load_wine(return_X_y=True, as_frame=True)
+    >>> model = plml.SML(n_neighbors=5).fit(X[::2], y[::2])
+    >>> page = plml.explore(model, X[1::2], y[1::2], html="page.html")
     """
     check_bokeh()
     if html is not None:
@@ -111,6 +132,8 @@ def check_bokeh() -> None:
 def labels_of(model: Any, table: Any, name: str = "the table") -> Any:
     """The classes of new cases, where the table has the column that the model was fitted to.
 
+    None where a class is missing.
+
     Parameters
     ----------
     model : a model of ``plml fit``; others know no such column
@@ -119,7 +142,12 @@ def labels_of(model: Any, table: Any, name: str = "the table") -> Any:
     """
     if getattr(model, "target", None) not in getattr(table, "columns", ()):
         return None
-    return None if table[model.target].isna().any() else model.labels(table, name)
+    known = table[model.target].notna().to_numpy()
+    labels = np.full(len(table), None, dtype=object)
+    if known.any():
+        labels[known] = model.labels(table[known], name)
+        model.tell_unknown(labels[known].astype(model.classifier.classes_.dtype), name)
+    return labels
 
 
 def serve(

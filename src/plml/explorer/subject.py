@@ -20,10 +20,10 @@ from plml.backend.threads import limit_threads
 from plml.estimators._calibration import calibrated
 from plml.estimators._metric_queries import MetricQueries
 from plml.estimators.auto_plml import AutoPLML
-from plml.explorer.quick_cases import ClassVectors, QuickCaseBase, with_memory
 from plml.explorer.table_views import TableView, table_view
 from plml.inspection.explaining import CaseBase, Election, joined
 from plml.inspection.explanation import Explanation
+from plml.inspection.nearest_of_class import ClassVectors
 from plml.metric.votes import Voting
 
 #: The stage in which every training row votes for the others.
@@ -85,9 +85,10 @@ class Subject:
     ----------
     classifier : a fitted estimator that has neighbours
     view : the columns that its cases are described in
+    names : (n,) of the training rows, where they have other names than the classifier knows
     """
 
-    def __init__(self, classifier: Any, view: TableView) -> None:
+    def __init__(self, classifier: Any, view: TableView, names: np.ndarray | None = None) -> None:
         self.view = view
         self.members = _members(classifier)
         self.calibration: tuple[float, float, float] | None = getattr(
@@ -95,7 +96,7 @@ class Subject:
         )
         self.base = self.members[0].base
         self.classes: np.ndarray = classifier.classes_
-        self._vectors = ClassVectors.of(self.base.metric, self.base.codes, len(self.classes))
+        self.training_names = classifier.training_names() if names is None else names
 
     @property
     def n_training(self) -> int:
@@ -153,10 +154,7 @@ class Subject:
         # The threads of a search for a few points would wait for each other most of the time.
         with self.base.limits(), limit_threads(1) if len(Q) <= _FEW else nullcontext():
             votes = self.votes(Q) if votes is None else votes
-            base = self._quick(None, votes)
-            found = base.explanation(
-                Q, self._listed(n_neighbors), votes.election, votes.probabilities
-            )
+            found = self._told(self.base, Q, n_neighbors, votes)
         return self._in_columns(found, self.view.values(X))
 
     def explain_training(self, rows: np.ndarray, n_neighbors: int | None = None) -> Explanation:
@@ -169,25 +167,16 @@ class Subject:
         """
         votes = self.training_votes.of(rows)
         with self.base.limits():
-            base = self._quick(rows, votes)
-            found = base.explanation(
-                None, self._listed(n_neighbors), votes.election, votes.probabilities
-            )
+            found = self._told(replace(self.base, rows=rows), None, n_neighbors, votes)
         return self._in_columns(found, self.view.training_values(rows))
 
-    def _quick(self, rows: np.ndarray | None, votes: Votes) -> QuickCaseBase:
-        base = self.base
-        return QuickCaseBase(
-            base.metric,
-            base.X,
-            base.codes,
-            base.classes,
-            base.names,
-            rows=rows,
-            limits=base.limits,
-            vectors=self._vectors,
-            near=votes.near,
-        )
+    def _told(
+        self, base: CaseBase, Q: np.ndarray | None, n_neighbors: int | None, votes: Votes
+    ) -> Explanation:
+        k, near = self._listed(n_neighbors), votes.near
+        if near is not None and near[1].shape[1] < k:
+            near = None
+        return base.explanation(Q, k, votes.election, votes.probabilities, near=near)
 
     def _in_columns(self, found: Explanation, values: np.ndarray) -> Explanation:
         names = [column.name for column in self.view.columns]
@@ -240,7 +229,8 @@ def subject_of(model: Any, table: str = "the table") -> Subject:
     if not isinstance(classifier, MetricQueries | AutoPLML):
         raise ValueError(f"{type(classifier).__name__} has no neighbours to explore")
     check_is_fitted(classifier)
-    return Subject(classifier, table_view(model, classifier, table))
+    names = getattr(model, "keys", None)  # of a model of plml fit; a pipeline has no such thing
+    return Subject(classifier, table_view(model, classifier, table), names)
 
 
 def _members(classifier: Any) -> tuple[Member, ...]:
@@ -250,9 +240,9 @@ def _members(classifier: Any) -> tuple[Member, ...]:
     else:
         base = classifier.case_base()
         found = [Member(base, [(1.0, base.voting)])]
-    first = found[0]
-    remembering = replace(first.base, metric=with_memory(first.base.metric))
-    return (first._replace(base=remembering), *found[1:])
+    base = found[0].base
+    vectors = ClassVectors.of(base.metric, base.codes, len(base.classes))
+    return (found[0]._replace(base=replace(base, vectors=vectors)), *found[1:])
 
 
 def _found(base: CaseBase, Q: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

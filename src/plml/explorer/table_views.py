@@ -6,8 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plml.inspection.lineage import known_values, lineage_of_steps, snapped, table_values
+from plml.inspection.explain_any import classifier_of
+from plml.inspection.lineage import known_values, lineage_of_steps
+from plml.inspection.values import snapped, table_values
 from plml.preprocessing.columns import MISSING, pandas
+from plml.preprocessing.dates import days_of
 from plml.validation import query_data
 
 
@@ -17,10 +20,11 @@ class Column(NamedTuple):
     Attributes
     ----------
     name : as in the table
-    low, high : the range of the numbers in the training rows
+    low, high : the range of the numbers in the training rows, of dates in days since 1970
     whole : whether these are all whole numbers
     choices : the categories, none where the column has numbers
-    optional : whether a number may be missing
+    optional : whether a number or a date may be missing
+    date : whether the column has dates
     """
 
     name: str
@@ -29,11 +33,12 @@ class Column(NamedTuple):
     whole: bool = False
     choices: tuple[str, ...] = ()
     optional: bool = False
+    date: bool = False
 
     @property
     def is_number(self) -> bool:
         """Whether the column has numbers."""
-        return not self.choices
+        return not self.choices and not self.date
 
 
 class TableView:
@@ -45,6 +50,7 @@ class TableView:
     classifier : fitted
     tidy : from rows of the user to what the steps take
     imputes : whether entries may be missing
+    dates : names of the columns of dates
 
     Attributes
     ----------
@@ -54,7 +60,12 @@ class TableView:
     """
 
     def __init__(
-        self, steps: Any, classifier: Any, tidy: Callable[[Any], Any], imputes: bool
+        self,
+        steps: Any,
+        classifier: Any,
+        tidy: Callable[[Any], Any],
+        imputes: bool,
+        dates: Sequence[str] = (),
     ) -> None:
         self._steps, self._classifier, self._tidy = steps, classifier, tidy
         self._encoder = getattr(classifier, "encoder_", None)
@@ -79,7 +90,7 @@ class TableView:
             dtype=object,
         )
         self.columns = _columns(
-            self._names, self.training_values(np.arange(len(self._cases))), imputes
+            self._names, self.training_values(np.arange(len(self._cases))), imputes, dates
         )
 
     def encoded(self, X: Any) -> np.ndarray:
@@ -103,8 +114,9 @@ class TableView:
 
     def training_values(self, rows: np.ndarray) -> np.ndarray:
         """(q, n_columns) values of training rows."""
-        if self._steps is None and self._encoder is None:
-            return self._cases[rows]
+        if self._steps is None:
+            known = self._encoder is not None
+            return self._classifier.training_values(rows) if known else self._cases[rows]
         return known_values(self._lineage, self._cases, rows)[:, self._used]
 
     def one_row(self, values: Sequence[Any]) -> Any:
@@ -143,9 +155,12 @@ def table_view(model: Any, classifier: Any, name: str) -> TableView:
     if hasattr(model, "columns") and hasattr(model, "pipeline"):
         columns = model.columns
         tidy = partial(_tidied, columns, name)
-        return TableView(model.pipeline[:-1], classifier, tidy, columns.imputes)
+        steps = classifier_of(model.pipeline)[0]
+        return TableView(steps, classifier, tidy, columns.imputes, columns.dates)
     steps = model[:-1] if hasattr(model, "steps") and len(model.steps) > 1 else None
-    return TableView(steps, classifier, _as_it_is, hasattr(classifier, "encoder_"))
+    encoder = getattr(classifier, "encoder_", None)
+    dates = getattr(encoder, "dates_", ())
+    return TableView(steps, classifier, _as_it_is, encoder is not None, dates)
 
 
 def _tidied(columns: Any, name: str, X: Any) -> Any:
@@ -156,8 +171,10 @@ def _as_it_is(X: Any) -> Any:
     return X
 
 
-def _columns(names: Sequence[str], values: np.ndarray, imputes: bool) -> tuple[Column, ...]:
-    """Numbers with their ranges, and categories."""
+def _columns(
+    names: Sequence[str], values: np.ndarray, imputes: bool, dates: Sequence[str]
+) -> tuple[Column, ...]:
+    """Numbers and dates with their ranges, and categories."""
     found = []
     for name, column in zip(names, values.T, strict=True):
         if values.dtype == object and any(value is None for value in column):
@@ -165,10 +182,15 @@ def _columns(names: Sequence[str], values: np.ndarray, imputes: bool) -> tuple[C
                 f"the values of {name!r} in the training rows are unknown behind this pipeline: a "
                 "step forgets them, as Normalizer does"
             )
-        if values.dtype != object or all(
+        if name in dates:
+            days = days_of(pandas().Series(column, dtype=object))
+            low, high = float(np.nanmin(days)), float(np.nanmax(days))
+            found.append(Column(name, low, high, optional=imputes, date=True))
+        elif values.dtype != object or all(
             isinstance(value, float | int | np.number) for value in column
         ):
             numbers = column.astype(np.float64)
+            numbers = numbers[~np.isnan(numbers)]
             whole = bool((numbers == np.rint(numbers)).all())
             low, high = float(numbers.min()), float(numbers.max())
             found.append(Column(name, low, high, whole, optional=imputes))
@@ -178,13 +200,15 @@ def _columns(names: Sequence[str], values: np.ndarray, imputes: bool) -> tuple[C
 
 
 def _parsed(column: Column, text: str, before: str | None) -> Any:
-    if not column.is_number:
+    if column.choices:
         if text not in column.choices and text != before:
             raise ValueError(f"{column.name}: {text[:40]!r} is not one of its categories")
         return text
     text = text.strip()
     if column.optional and text in ("", MISSING):
-        return np.nan
+        return pandas().NaT if column.date else np.nan
+    if column.date:
+        return _parsed_date(column.name, text)
     try:
         value = float(text)
     except ValueError:
@@ -192,3 +216,10 @@ def _parsed(column: Column, text: str, before: str | None) -> Any:
     if not np.isfinite(value):
         raise ValueError(f"{column.name}: {text[:40]!r} is not a finite number")
     return value
+
+
+def _parsed_date(name: str, text: str) -> Any:
+    date = pandas().to_datetime(text, errors="coerce", utc=True)
+    if not text[:4].isdigit() or pandas().isna(date):
+        raise ValueError(f"{name}: {text[:40]!r} is not a date; give it as year-month-day")
+    return date.tz_convert(None)

@@ -10,72 +10,16 @@ to the distances to cases of other classes, less those to cases of the same clas
 differs as much within classes as between them counts nothing.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import numpy as np
 
 from plml.metric.feature_split import Between, bilinear_parts, column_parts
 from plml.ops.topk import row_blocks
 
-#: (numbers of queries, k) -> squared distances and numbers of the k nearest training rows.
-Search = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
-#: Neighbours that are looked at first; then so many times as many.
-_FIRST, _MORE = 32, 8
 #: Training rows that importance is averaged over and compared with; cases of each side of one, and
 #: those that they are chosen from.
 MOST_ROWS, N_CASES, N_REACHED = 1000, 5, 25
 #: Rows times cases times squared features that importance may take, about a second or two.
 _WORK = 3e9
-
-
-class NearestCases(NamedTuple):
-    """The nearest cases of some classes: (q, k) training rows and squared distances.
-
-    Where a class has fewer cases, the row is -1 and the distance infinite.
-    """
-
-    rows: np.ndarray
-    squared: np.ndarray
-
-
-def nearest_where(
-    search: Search,
-    wanted: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    n_queries: int,
-    n_rows: int,
-    k: int = 1,
-) -> NearestCases:
-    """The k nearest cases that are wanted, of every query.
-
-    Parameters
-    ----------
-    search : of some of the queries
-    wanted : (numbers of queries, (q, c) training rows) -> (q, c) whether a query wants them
-    n_queries, n_rows : queries, and training rows that can be found
-    """
-    result = NearestCases(np.full((n_queries, k), -1), np.full((n_queries, k), np.inf))
-    missing, n_found = np.arange(n_queries), min(_FIRST, n_rows)
-    while len(missing):
-        full = []
-        for block in row_blocks(len(missing), 4 * n_found):
-            queries = missing[block]
-            squared, nearest = search(queries, n_found)
-            good = wanted(queries, nearest)
-            order = np.argsort(~good, axis=1, kind="stable")[:, :k]  # the wanted ones first
-            there = np.take_along_axis(good, order, axis=1)
-            found = slice(0, order.shape[1])
-            result.rows[queries, found] = np.where(
-                there, np.take_along_axis(nearest, order, axis=1), -1
-            )
-            result.squared[queries, found] = np.where(
-                there, np.take_along_axis(squared, order, axis=1), np.inf
-            )
-            full.append(good.sum(axis=1) >= k)
-        if n_found == n_rows:
-            break
-        missing, n_found = missing[~np.concatenate(full)], min(n_found * _MORE, n_rows)
-    return result
 
 
 def drawn_cases(codes: np.ndarray, n_rows: int, d: int) -> np.ndarray:

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from itertools import combinations
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from plml.inspection.explain_any import case_values, classifier_of, explain
 from plml.inspection.explanation import Explanation
-from plml.inspection.explanation_text import short
-from plml.inspection.lineage import table_values
+from plml.inspection.explanation_text import percent, short
+from plml.inspection.values import table_values
+from plml.validation import check_rows
 
 #: Cases of the other class that a counterfactual may go towards.
 _GOALS = 20
@@ -22,7 +24,31 @@ _HALVINGS = 12
 
 
 class Counterfactual(NamedTuple):
-    """A row with a few columns changed, and what is predicted of it."""
+    """A row with a few columns changed, and its prediction.
+
+    Attributes
+    ----------
+    prediction, changed_prediction : label
+        What is predicted before and after the change.
+    probability : float
+        Of the class after the change.
+    changes : dict
+        Column: value before and after.
+    row : data frame or array
+        The changed row, one row of the kind that was given.
+    towards : int
+        The training row that the values come from.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import plml
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = plml.SML(n_neighbors=5).fit(X, y)
+    >>> change = plml.counterfactual(model, X.iloc[[70]], max_columns=2)
+    >>> bool(model.predict(change.row)[0] == change.changed_prediction)
+    True
+    """
 
     prediction: Any  # before
     changed_prediction: Any  # after
@@ -37,7 +63,7 @@ class Counterfactual(NamedTuple):
             for name, (before, after) in self.changes.items()
         )
         return (
-            f"{self.changed_prediction} (probability {self.probability:.0%}) instead of "
+            f"{self.changed_prediction} (probability {percent(self.probability)}) instead of "
             f"{self.prediction}: {changes}"
         )
 
@@ -51,17 +77,17 @@ def counterfactual(
     *,
     cases: Any = None,
 ) -> Counterfactual | None:
-    """The smallest change of a few columns that turns a prediction, found by predicting it.
+    """The smallest change of a few columns that changes a prediction, found by predicting it.
 
-    Values move towards those of a stored case of another class: few columns first, then as short a
-    way as turns the prediction. None where no case within reach does.
+    Values move towards those of a stored case of another class: as few columns as possible, then as
+    little as is needed to change the prediction. None if no case within reach changes it.
 
     Parameters
     ----------
     model : as in ``explain``
     X : one row, as ``model.predict`` takes it
     columns : that may change, names or numbers; by default all
-    max_columns : how many of them at most
+    max_columns : the largest number of columns to change
     target : the class to reach; by default any other
     cases : as in ``explain``
 
@@ -72,17 +98,18 @@ def counterfactual(
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> model = plml.AutoPLML(random_state=0).fit(X, y)
     >>> change = plml.counterfactual(model, X.iloc[[70]], ["petal width (cm)", "petal length (cm)"])
-    >>> change.prediction, change.changed_prediction
-    (1, 2)
+    >>> print(change.prediction, change.changed_prediction)
+    1 2
     """
+    check_rows(X)
     if len(X) != 1:
         raise ValueError(f"give one row, got {len(X)}")
     model = getattr(model, "best_estimator_", model)
     found = explain(model, X)
     names = [str(name) for name in found.feature_names]
     allowed = _allowed(names, columns)
-    if not max_columns >= 1:
-        raise ValueError(f"max_columns must be at least 1, got {max_columns}")
+    if not isinstance(max_columns, Integral) or max_columns < 1:
+        raise ValueError(f"max_columns must be at least 1, a whole number, got {max_columns}")
     before = model.predict(X)[0]
     if target is not None and target not in found.classes:
         raise ValueError(f"target must be one of the classes, got {target!r}")
@@ -177,13 +204,15 @@ def _allowed(names: list[str], columns: Sequence[Any] | None) -> list[int]:
     if columns is None:
         return list(range(len(names)))
     chosen = []
-    for column in [columns] if isinstance(columns, str) else columns:
-        place = column if isinstance(column, int) else None
-        if place is None and str(column) in names:
+    for column in [columns] if isinstance(columns, str | int | np.integer) else columns:
+        place = int(column) if isinstance(column, int | np.integer) else -1
+        if str(column) in names:
             place = names.index(str(column))
-        if place is None or not 0 <= place < len(names):
+        if not 0 <= place < len(names):
             raise ValueError(f"there is no column {column!r}; there are {', '.join(names[:8])}")
         chosen.append(place)
+    if not chosen:
+        raise ValueError("columns names no column that may change; None allows all")
     return chosen
 
 
@@ -235,6 +264,8 @@ def _like(column: Any, before: Any) -> Any:
         numbers = column.astype(float)
         whole = before.dtype.kind in "iu" and (numbers == numbers.round()).all()
         return numbers.astype(before.dtype) if whole else numbers
+    if str(before.dtype) == "category":  # which may not have the new value
+        return column
     try:
         return column.astype(before.dtype)
     except (TypeError, ValueError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,9 @@ from sklearn.pipeline import Pipeline
 
 from plml.inspection.affine import AffineMap, explained_in_columns
 from plml.inspection.explanation import Explanation
-from plml.inspection.lineage import (
-    Lineage,
-    in_columns,
-    known_values,
-    lineage,
-    snapped,
-    table_values,
-)
+from plml.inspection.lineage import Lineage, in_columns, known_values, lineage
+from plml.inspection.values import snapped, table_values
+from plml.validation import check_rows, row_names
 
 
 def explain(
@@ -32,8 +28,9 @@ def explain(
         which is then left out of its own neighbours
     n_neighbors : cases listed per row; by default those that vote, 15 at most
     cases : the table that the model was fitted to, for the values of the stored cases. Without it
-        they are computed back from what the model has; a step that forgets something, as
-        ``Normalizer`` does, makes them unknown.
+        they are computed back from what the model has: gaps as an imputer filled them, and unknown
+        after a step that forgets something, as ``Normalizer`` does. Its index names them, where it
+        is not the default one; without it, that of the data frame that the last step was fitted to.
 
     Examples
     --------
@@ -46,29 +43,38 @@ def explain(
     >>> plml.explain(model, X.iloc[[70]]).rivals
     array([1])
     """
-    model = getattr(model, "best_estimator_", model)
+    if X is not None:
+        check_rows(X)
+    found = _explained(getattr(model, "best_estimator_", model), X, n_neighbors, cases)
+    names = row_names(cases)
+    return found.named(X, found.row_names if names is None else names)
+
+
+def _explained(model: Any, X: Any, n_neighbors: int | None, cases: Any) -> Explanation:
     steps, last = classifier_of(model)
     if steps is None:
         found = last.explain(X, n_neighbors)
         return found if cases is None else _with_values(found, table_values(cases))
+    names = _input_names(steps, X if cases is None else cases)
     found = last.explain(None if X is None else steps.transform(X), n_neighbors)
-    columns = lineage(steps, _input_names(steps))
+    columns = lineage(steps, names)
     found = _weighed_by_column(found, last, None if X is None else steps.transform(X), columns)
     if not columns.is_table:
-        through = _through_affine_steps(steps, last, found, X, cases)
+        through = _through_affine_steps(steps, last, found, X, cases, names)
         if through is not None:
             return through
     features = _training_values(last)
+    stored = partial(known_values, columns, features)
     if cases is not None and columns.is_table:
         known = table_values(cases)
         here = known if X is None else table_values(X)
-        told = in_columns(found, columns, features, here)
+        told = in_columns(found, columns, stored, here)
         return _with_values(told, known[:, np.unique(columns.owner)])
     if X is None:
         here = columns.values(features)
     else:
         here = table_values(X) if columns.is_table else np.asarray(steps.transform(X), dtype=object)
-    return in_columns(found, columns, features, here)
+    return in_columns(found, columns, stored, here)
 
 
 def _weighed_by_column(found: Explanation, last: Any, Q: Any, columns: Lineage) -> Explanation:
@@ -81,7 +87,7 @@ def _weighed_by_column(found: Explanation, last: Any, Q: Any, columns: Lineage) 
 
 
 def _through_affine_steps(
-    steps: Any, last: Any, found: Explanation, X: Any, cases: Any
+    steps: Any, last: Any, found: Explanation, X: Any, cases: Any, names: list[str]
 ) -> Explanation | None:
     """The explanation in the columns of the table, where the steps are an affine map of numbers."""
     encoder = getattr(last, "encoder_", None)
@@ -103,7 +109,7 @@ def _through_affine_steps(
         return None
     queries = None if X is None else given[0]
     known = None if cases is None else given[-1]
-    told = explained_in_columns(base, affine, found, queries, _input_names(steps), known)
+    told = explained_in_columns(base, affine, found, queries, names, known)
     here = snapped(told.queries) if X is None else table_values(X)
     return told.in_columns(
         list(told.feature_names),
@@ -164,7 +170,7 @@ def case_values(model: Any, names: Sequence[str], rows: np.ndarray, cases: Any) 
     features = _training_values(last)
     if steps is None:
         return features[rows].astype(object)
-    columns = lineage(steps, _input_names(steps))
+    columns = lineage(steps, _input_names(steps, None))
     if not columns.is_table:
         return np.full((len(rows), len(names)), None, dtype=object)
     return known_values(columns, features, rows)[:, np.unique(columns.owner)]
@@ -194,8 +200,9 @@ def _check_explains(model: Any) -> None:
         )
 
 
-def _input_names(steps: Any) -> list[str]:
-    names = getattr(steps, "feature_names_in_", None)
+def _input_names(steps: Any, table: Any) -> list[str]:
+    """Names of the columns; scikit-learn remembers none that are numbers, a data frame has them."""
+    names = getattr(steps, "feature_names_in_", getattr(table, "columns", None))
     if names is None:
         return [f"x{i}" for i in range(steps.n_features_in_)]
     return [str(name) for name in names]

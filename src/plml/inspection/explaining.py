@@ -13,11 +13,11 @@ from plml.inspection.contrasts import (
     clear_means,
     column_contrasts,
     drawn_cases,
-    nearest_where,
     shares_of,
     spread_over_features,
 )
 from plml.inspection.explanation import Ballot, Explanation, Importances
+from plml.inspection.nearest_of_class import FIRST, ClassVectors, NearestOfClass
 from plml.metric.feature_split import split_distances
 from plml.metric.votes import Voting, class_shares, vote_weights
 
@@ -32,12 +32,18 @@ class Tally(NamedTuple):
     nearest: np.ndarray  # (q, k) training rows
     weights: np.ndarray  # (q, k) of their votes, which sum to one
     shares: np.ndarray  # (q, n_classes)
+    weighted: bool = False  # whether votes count as the cases do
 
     def ballot(self, codes: np.ndarray, weight: float = 1.0) -> Ballot:
         """In numbers of neighbours and shares of classes."""
         classes = np.arange(self.shares.shape[1])
         counts = (codes[self.nearest][:, :, None] == classes).sum(axis=1)
-        return Ballot(weight, *self.voting, counts, self.shares)
+        return Ballot(weight, *self.voting, counts, self.shares, self.weighted)
+
+    def of(self, rows: np.ndarray | slice) -> "Tally":
+        """That of some of the points."""
+        parts = self.nearest[rows], self.weights[rows], self.shares[rows]
+        return Tally(self.voting, *parts, self.weighted)
 
     def votes_of(self, cases: np.ndarray) -> np.ndarray:
         """(q, c) what given training rows add to the vote, zero where they have none."""
@@ -57,10 +63,7 @@ class Election(NamedTuple):
         return Election(
             self.shares[rows],
             tuple(b._replace(counts=b.counts[rows], shares=b.shares[rows]) for b in self.ballots),
-            tuple(
-                (weight, Tally(t.voting, t.nearest[rows], t.weights[rows], t.shares[rows]))
-                for weight, t in self.tallies
-            ),
+            tuple((weight, tally.of(rows)) for weight, tally in self.tallies),
         )
 
 
@@ -90,10 +93,13 @@ class CaseBase:
     #: (d,) what the features were made from; by default each its own.
     columns: np.ndarray | None = None
     voting: Voting = field(default=Voting(1, "uniform"))  # the estimator's own
+    sample_weight: np.ndarray | None = None  # (n,) by which votes are multiplied
     #: (q, d) -> (q, n_classes) shares, where the estimator predicts by no vote (the energy rule).
     rule: Callable[[np.ndarray], np.ndarray] | None = None
     #: Threads and memory that questions may take.
     limits: Callable[[], AbstractContextManager[None]] = nullcontext
+    #: Of the training rows, where somebody has made them already.
+    vectors: ClassVectors | None = None
 
     def election(
         self,
@@ -134,9 +140,12 @@ class CaseBase:
         found = []
         for voting in votings:
             near = squared[:, : voting.n_neighbors], nearest[:, : voting.n_neighbors]
-            weights = vote_weights(self.metric, Q, *near, voting.vote)
-            shares = class_shares(self.metric, Q, *near, self.codes, len(self.classes), voting.vote)
-            found.append(Tally(voting, near[1], on_host(weights), on_host(shares)))
+            how, counted = voting.vote, self.sample_weight
+            weights = vote_weights(self.metric, Q, *near, how, counted)
+            n_classes = len(self.classes)
+            shares = class_shares(self.metric, Q, *near, self.codes, n_classes, how, counted)
+            tally = Tally(voting, near[1], on_host(weights), on_host(shares), counted is not None)
+            found.append(tally)
         return found
 
     def explanation(
@@ -146,6 +155,7 @@ class CaseBase:
         election: Election,
         probabilities: np.ndarray,
         votes: np.ndarray | None = None,
+        near: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> Explanation:
         """Why the classes with the largest shares are predicted.
 
@@ -156,14 +166,15 @@ class CaseBase:
         election : the votes
         probabilities : (q, n_classes) what a user is told
         votes : (q, n_neighbors) what the listed cases add, where that is known without tallies
+        near : (q, k) squared distances and training rows, as in ``election``
         """
-        squared, neighbors = self._search(Q, n_neighbors)
+        squared, nearest = self.near(Q, n_neighbors) if near is None else near
+        squared, neighbors = squared[:, :n_neighbors], nearest[:, :n_neighbors]
         points, own = (self.X[self._own], self._own) if Q is None else (Q, None)
-        predicted, rivals = self._rivals(Q, election.shares)
-        cases_for = self._nearest_of(Q, predicted)
-        cases_against = self._nearest_of(Q, rivals)
-        pair = np.concatenate([cases_for.rows, cases_against.rows], axis=1)
+        predicted, rivals, pair = self._opponents(Q, nearest, election.shares)
         parts = split_distances(self.metric, points, own, np.maximum(pair, 0), "bilinear")
+        apart = np.where(pair < 0, np.inf, np.maximum(parts.sum(axis=2), 0.0))
+        there = (pair >= 0).all(axis=1, keepdims=True)
         if votes is None:
             parts_of = [weight * tally.votes_of(neighbors) for weight, tally in election.tallies]
             votes = np.sum([np.zeros(neighbors.shape), *parts_of], axis=0)
@@ -180,20 +191,32 @@ class CaseBase:
             likeness=split_distances(self.metric, points, own, neighbors, "likeness"),
             contributions=split_distances(self.metric, points, own, neighbors, "bilinear"),
             rivals=self.classes[rivals],
-            cases_for=cases_for.rows[:, 0],
-            cases_against=cases_against.rows[:, 0],
-            for_squared=cases_for.squared[:, 0],
-            against_squared=cases_against.squared[:, 0],
-            contrasts=parts[:, 1] - parts[:, 0],
+            cases_for=pair[:, 0],
+            cases_against=pair[:, 1],
+            for_squared=apart[:, 0],
+            against_squared=apart[:, 1],
+            contrasts=np.where(there, parts[:, 1] - parts[:, 0], 0.0),
             queries=points,
             neighbor_values=self.X[neighbors],
-            for_values=self.X[cases_for.rows[:, 0]],
-            against_values=self.X[cases_against.rows[:, 0]],
+            for_values=self.X[pair[:, 0]],
+            against_values=self.X[pair[:, 1]],
             importances=self.importances(Q),
             weights=weights,
             basis_metrics=bases,
             feature_names=self.names,
         )
+
+    def near(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """(q, at least k) squared distances and numbers of the neighbours of the points.
+
+        Some more than k, because the nearest case of each class is looked for among them first.
+
+        Parameters
+        ----------
+        Q : the points
+        k : that are needed
+        """
+        return self._search(Q, min(max(k, FIRST), len(self.X) - (Q is None)))
 
     def importances(self, Q: np.ndarray | None) -> Importances:
         """Of the features, near the points and on average, when they are asked for."""
@@ -234,38 +257,43 @@ class CaseBase:
         shares = shares_of(contrasts[place.reshape(nearest.shape)].mean(axis=1))
         return spread_over_features(shares, self._columns)
 
-    def _rivals(self, Q: np.ndarray | None, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The predicted class and the one that comes second, (q,) codes each.
+    def _opponents(
+        self, Q: np.ndarray | None, near: np.ndarray, shares: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The predicted class and the one that comes second, and the nearest case of each.
 
-        Where no other class has a share, it is that of the nearest case of another class.
+        (q,) codes each, (q, 2) training rows. Where no other class has a share, that of the nearest
+        case of another class comes second.
         """
-        predicted = shares.argmax(axis=1)
-        others = shares.copy()
+        cases, classes = self._of_class(Q, near), np.arange(len(self.classes))
+        predicted, others = shares.argmax(axis=1), shares.copy()
         others[np.arange(len(others)), predicted] = -1.0
-        rivals = others.argmax(axis=1)
-        alone = others.max(axis=1) <= 0.0
+        rivals, alone = others.argmax(axis=1), others.max(axis=1) <= 0.0
         if alone.any():
-            nearest = self._nearest(
-                Q, lambda which, near: self.codes[near] != predicted[which, None]
-            )
-            found = np.where(nearest.rows[:, 0] >= 0, self.codes[nearest.rows[:, 0]], rivals)
-            rivals = np.where(alone, found, rivals)
-        return predicted, rivals
+            found = cases.rows(classes != predicted[:, None])
+            rivals = np.where(alone & (found >= 0), self.codes[found], rivals)
+        sides = [cases.rows(classes == code[:, None]) for code in (predicted, rivals)]
+        return predicted, rivals, np.stack(sides, axis=1)
 
-    def _nearest_of(self, Q: np.ndarray | None, wanted: np.ndarray) -> Any:
-        """The nearest case of one class per point."""
-        return self._nearest(Q, lambda which, near: self.codes[near] == wanted[which, None])
+    def _of_class(self, Q: np.ndarray | None, near: np.ndarray) -> NearestOfClass:
+        """Finds cases of given classes, see there."""
 
-    def _nearest(self, Q: np.ndarray | None, wanted: Any) -> Any:
-        def search(which: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        def search(which: np.ndarray, k: int) -> np.ndarray:
             if Q is None:
-                found = self.metric.search_rows(self._own[which], k)
-            else:
-                found = self.metric.search(Q[which], k)
-            return tuple(on_host(part) for part in found)  # type: ignore[return-value]
+                return on_host(self.metric.search_rows(self._own[which], k)[1])
+            return on_host(self.metric.search(Q[which], k)[1])
 
-        n_queries = len(self._own) if Q is None else len(Q)
-        return nearest_where(search, wanted, n_queries, len(self.X) - (Q is None))
+        def of_all() -> tuple[np.ndarray, np.ndarray]:
+            vectors = self.vectors
+            if vectors is None:
+                vectors = ClassVectors.of(self.metric, self.codes, len(self.classes))
+            assert vectors is not None
+            queries = on_host(self.metric.query_vectors(Q)).astype(np.float64)
+            own = self._own if Q is None else None
+            return vectors.nearest(queries if own is None else queries[own], own)
+
+        known = of_all if hasattr(self.metric, "index_vectors") else None
+        return NearestOfClass(near, self.codes, search, len(self.X) - (Q is None), known)
 
     def _search(self, Q: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
         found = self.metric.search_rows(self._own, k) if Q is None else self.metric.search(Q, k)

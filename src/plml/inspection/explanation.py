@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from plml.inspection.displays import ExplanationDisplay
-from plml.inspection.explanation_text import as_html, as_text, short
+from plml.inspection.explanation_displays import ExplanationDisplay
+from plml.inspection.explanation_text import as_html, as_text, percent, short
+from plml.inspection.values import alike, table_values
 from plml.metric.feature_split import SPLITS, leading_directions
 from plml.ops.distances import combine_bases
+from plml.validation import row_names
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+#: What all queries have in common.
+_SHARED = ("classes", "ballots", "importances", "basis_metrics", "feature_names", "row_names")
 
 
 class Ballot(NamedTuple):
@@ -24,6 +30,7 @@ class Ballot(NamedTuple):
     how: str  # "uniform", "distance", "linear" or "energy"
     counts: np.ndarray  # (q, n_classes) neighbours of each class
     shares: np.ndarray  # (q, n_classes) shares of the classes
+    weighted: bool = False  # whether votes were multiplied with the weights of the cases
 
 
 class Importances:
@@ -64,31 +71,38 @@ class Importances:
 class Explanation(Sequence["Explanation"]):
     """Predictions with their votes, their nearest cases, and what sets the classes apart.
 
-    ``explanation[i]`` is that of one query. In a notebook it is a table with bars, ``print`` shows
-    it as text.
+    ``explanation[i]`` is that of one query. ``print`` shows it as text, a notebook as a table.
 
     Attributes
     ----------
     classes : (c,) all classes
-    predictions : (q,) predicted classes
-    probabilities : (q, c) as ``predict_proba`` has them
+    predictions, probabilities : (q,) predicted classes; (q, c) as ``predict_proba`` has them
     ballots : the votes, see ``Ballot``
-    neighbors : (q, k) numbers of the nearest training rows, nearest first
-    labels : (q, k) their classes
-    squared_distances : (q, k)
-    votes : (q, k) what each of them adds to the vote; negative where a linear vote has it so
+    neighbors, labels : (q, k) numbers of the nearest training rows, nearest first; their classes
+    squared_distances, votes : (q, k), what each of them adds to the vote, negative in linear votes
     likeness : (q, k, d) parts of the squared distances, one per feature, none negative
     contributions : (q, k, d) parts D_f (M D)_f, which may be negative; both sum to the distances
     rivals : (q,) the classes that come second
-    cases_for, cases_against : (q,) the nearest training rows of the predicted class and the rival
+    cases_for, cases_against : (q,) the nearest training rows of the predicted class and the rival;
+        -1 where there is none, because the only one is the row itself: no contrast then
     for_squared, against_squared : (q,) squared distances to these two
     contrasts : (q, d) parts of the margins, the differences of these two
-    queries : (q, d) values of the queries
-    neighbor_values : (q, k, d) values of the neighbours
+    queries, neighbor_values : (q, d) and (q, k, d) values of the queries and of the neighbours
     for_values, against_values : (q, d) values of the two cases
     importances : shares of the features in what sets the classes apart, see ``Importances``
     weights, basis_metrics : (q, m) and (m, D, D), the local metrics in the features of the model
     feature_names : (d,) names
+    query_names : (q,) labels of the queries in the index of their data frame, if it has its own
+    row_names : (n,) the same of all training rows
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import plml
+    >>> X, y = load_iris(return_X_y=True)
+    >>> explanation = plml.SML(n_neighbors=5).fit(X, y).explain(X[[70]])
+    >>> explanation.predictions, explanation.rivals, explanation.contrasts.shape
+    (array([2]), array([1]), (1, 4))
     """
 
     classes: np.ndarray
@@ -115,6 +129,8 @@ class Explanation(Sequence["Explanation"]):
     weights: np.ndarray
     basis_metrics: np.ndarray
     feature_names: np.ndarray
+    query_names: np.ndarray | None = None
+    row_names: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.predictions)
@@ -125,8 +141,8 @@ class Explanation(Sequence["Explanation"]):
             if not -len(self) <= which < len(self):
                 raise IndexError(f"query {which} of {len(self)}")
             which = slice(int(which) % len(self), int(which) % len(self) + 1)
-        shared = ("classes", "ballots", "importances", "basis_metrics", "feature_names")
-        parts = {f.name: getattr(self, f.name)[which] for f in fields(self) if f.name not in shared}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _SHARED}
+        parts = {name: value[which] for name, value in own.items() if value is not None}
         ballots = tuple(
             b._replace(counts=b.counts[which], shares=b.shares[which]) for b in self.ballots
         )
@@ -147,7 +163,8 @@ class Explanation(Sequence["Explanation"]):
 
     def __repr__(self) -> str:
         if len(self) == 1:
-            return f"<Explanation: {self.predictions[0]} ({self.top_probability(0):.0%})>"
+            of = "" if self.query_names is None else f" of row {self.query_names[0]}"
+            return f"<Explanation{of}: {self.predictions[0]} ({percent(self.top_probability(0))})>"
         few = ", ".join(str(label) for label in self.predictions[:5])
         return f"<Explanation of {len(self)} predictions: {few}{', ...' if len(self) > 5 else ''}>"
 
@@ -157,8 +174,37 @@ class Explanation(Sequence["Explanation"]):
     def _repr_html_(self) -> str:
         return "".join(as_html(self, i) for i in range(min(len(self), 3)))
 
+    def of_table(self, X: Any) -> "Explanation":
+        """With the types of the columns of a data frame: whole numbers and truth values.
+
+        Parameters
+        ----------
+        X : the queries as a user gave them, None for the training rows
+        """
+        kinds = {getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", ())}
+        if not kinds & set("biu"):
+            return self
+        queries = table_values(X)
+        return replace(
+            self,
+            queries=queries,
+            neighbor_values=alike(self.neighbor_values, queries),
+            for_values=alike(self.for_values, queries),
+            against_values=alike(self.against_values, queries),
+        )
+
+    def named(self, X: Any, rows: np.ndarray | None) -> "Explanation":
+        """With the labels of the queries and of the training rows, where they have some.
+
+        Parameters
+        ----------
+        X : the queries as a user gave them, None for the training rows
+        rows : see ``row_names``
+        """
+        return replace(self, query_names=rows if X is None else row_names(X), row_names=rows)
+
     def text(self, query: int = 0, n_cases: int = 5, n_features: int = 8) -> str:
-        """In words, with the features that count most.
+        """The explanation of one query as text, with the features that count most.
 
         Parameters
         ----------
@@ -179,7 +225,7 @@ class Explanation(Sequence["Explanation"]):
 
     @property
     def metrics(self) -> np.ndarray:
-        """The local metrics in the features of the model, (q, D, D); made when asked for."""
+        """The local metrics in the features of the model, (q, D, D); computed on demand."""
         return combine_bases(self.weights, self.basis_metrics)
 
     def parts(self, split: str = "likeness") -> np.ndarray:
@@ -211,27 +257,32 @@ class Explanation(Sequence["Explanation"]):
         """
         sums = np.zeros((len(owner), len(names)))
         sums[np.arange(len(owner)), owner] = 1.0
+
+        def values_at(rows: np.ndarray) -> np.ndarray:
+            return alike(values(rows), queries)
+
         split = ("likeness", "contributions", "contrasts")
         return replace(
             self,
             **{name: getattr(self, name) @ sums for name in split},
             importances=self.importances.summed(sums),
             queries=queries,
-            neighbor_values=values(self.neighbors),
-            for_values=values(self.cases_for),
-            against_values=values(self.cases_against),
+            neighbor_values=values_at(self.neighbors),
+            for_values=values_at(self.cases_for),
+            against_values=values_at(self.cases_against),
             feature_names=np.asarray(names, dtype=object),
         )
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row per query, neighbour and feature: who is near, and which feature made it so."""
-        q, k, _ = shape = self.likeness.shape
+        """One row per query, neighbour and feature: which cases are near, and by which features."""
+        _, k, _ = shape = self.likeness.shape
         return _tidy(
             shape,
-            query=np.arange(q)[:, None, None],
+            **self._query_columns(2),
             prediction=self.predictions[:, None, None],
             rank=np.arange(1, k + 1)[:, None],
             training_row=self.neighbors[:, :, None],
+            **self._names("training_name", self.neighbors[:, :, None]),
             label=self.labels[:, :, None],
             vote=self.votes[:, :, None],
             squared_distance=self.squared_distances[:, :, None],
@@ -243,7 +294,7 @@ class Explanation(Sequence["Explanation"]):
         )
 
     def contrast_frame(self) -> "pd.DataFrame":
-        """One row per query and feature: the case for, the case against, the part in the margin.
+        """One row per query and feature: the cases for and against, the part of the margin.
 
         The features that count most come first.
         """
@@ -254,11 +305,13 @@ class Explanation(Sequence["Explanation"]):
 
         return _tidy(
             order.shape,
-            query=np.arange(len(self))[:, None],
+            **self._query_columns(1),
             prediction=self.predictions[:, None],
             rival=self.rivals[:, None],
             case_for=self.cases_for[:, None],
+            **self._names("name_for", self.cases_for[:, None]),
             case_against=self.cases_against[:, None],
+            **self._names("name_against", self.cases_against[:, None]),
             margin=self.margins[:, None],
             feature=sorted_(self.feature_names),
             value=sorted_(self.queries),
@@ -273,7 +326,7 @@ class Explanation(Sequence["Explanation"]):
         nothing = np.full(self.importance.shape, np.nan)
         return _tidy(
             self.importance.shape,
-            query=np.arange(len(self))[:, None],
+            **self._query_columns(1),
             feature=self.feature_names,
             importance=self.importance,
             global_importance=average,
@@ -295,15 +348,24 @@ class Explanation(Sequence["Explanation"]):
                 "the directions are those of the model's features; ask the model itself"
             )
         eigenvalues, vectors = leading_directions(self.metrics, n_directions)
-        q, k, _ = vectors.shape
         return _tidy(
             vectors.shape,
-            query=np.arange(q)[:, None, None],
-            direction=np.arange(1, k + 1)[:, None],
+            **self._query_columns(2),
+            direction=np.arange(1, n_directions + 1)[:, None],
             eigenvalue=eigenvalues[:, :, None],
             feature=self.feature_names,
             loading=vectors,
         )
+
+    def _query_columns(self, n_more: int) -> dict[str, np.ndarray]:
+        """Numbers and names of the queries, to be repeated along so many more axes."""
+        shape = (-1, *[1] * n_more)
+        names = {} if self.query_names is None else {"query_name": self.query_names.reshape(shape)}
+        return {"query": np.arange(len(self)).reshape(shape), **names}
+
+    def _names(self, column: str, rows: Any) -> dict[str, np.ndarray]:
+        """A column of the names of training rows, where they have names."""
+        return {} if self.row_names is None else {column: self.row_names[rows]}
 
     def to_dict(self) -> list[dict[str, Any]]:
         """One dictionary of plain values per query, ready for JSON."""
@@ -316,7 +378,11 @@ class Explanation(Sequence["Explanation"]):
         def by_name(values: np.ndarray) -> dict[str, Any]:
             return {name: _plain(value) for name, value in zip(names, values, strict=True)}
 
+        def named(column: str, row: np.integer) -> dict[str, Any]:
+            return {key: _plain(name) for key, name in self._names(column, row).items()}
+
         return {
+            **({} if self.query_names is None else {"name": _plain(self.query_names[i])}),
             "prediction": _plain(self.predictions[i]),
             "probabilities": dict(
                 zip(map(str, classes), self.probabilities[i].tolist(), strict=True)
@@ -335,6 +401,7 @@ class Explanation(Sequence["Explanation"]):
             "neighbors": [
                 {
                     "training_row": int(row),
+                    **named("training_name", row),
                     "label": _plain(self.labels[i, j]),
                     "squared_distance": float(self.squared_distances[i, j]),
                     "vote": float(self.votes[i, j]),
@@ -346,8 +413,10 @@ class Explanation(Sequence["Explanation"]):
             "contrast": {
                 "rival": _plain(self.rivals[i]),
                 "case_for": int(self.cases_for[i]),
+                **named("name_for", self.cases_for[i]),
                 "case_against": int(self.cases_against[i]),
-                "margin": float(self.margins[i]),
+                **named("name_against", self.cases_against[i]),
+                "margin": _plain(self.margins[i]),
                 "parts": by_name(self.contrasts[i]),
                 "values_for": by_name(self.for_values[i]),
                 "values_against": by_name(self.against_values[i]),
@@ -362,7 +431,9 @@ class Explanation(Sequence["Explanation"]):
 
 def _plain(value: Any) -> Any:
     """A NumPy value as Python's own; a missing one is None."""
-    if isinstance(value, np.generic):
+    if isinstance(value, np.float32 | np.float16):
+        value = float(str(value))  # without digits that it never had
+    elif isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not np.isfinite(value):
         return None

@@ -10,8 +10,12 @@ if TYPE_CHECKING:
 
 #: Shares that differ by less are a tie.
 _TIE = 1e-9
+#: Parts that are smaller, relative to the distances, are no more than rounding.
+_ROUNDING = 1e-9
+#: Style of an explanation in a notebook.
+_BOX = "font-family:sans-serif;font-size:13px;margin:6px 0"
 #: Longest text of a value.
-_WIDTH = 14
+_WIDTH = 16
 
 
 def short(value: Any) -> str:
@@ -37,13 +41,26 @@ def short(value: Any) -> str:
     return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
 
 
+def percent(share: float) -> str:
+    """A share in percent; all and nothing are said of nothing else."""
+    text = f"{share:.0%}"
+    if text == "100%" and share < 1.0 - _TIE:
+        return ">99%"
+    return "<1%" if text == "0%" and share > _TIE else text
+
+
+def row_text(found: "Explanation", row: int) -> str:
+    """A training row by its number, and by its name where it has one."""
+    return f"row {row}" + ("" if found.row_names is None else f" [{short(found.row_names[row])}]")
+
+
 def vote_text(ballot: "Ballot", classes: np.ndarray, query: int) -> str:
     """Who voted for what, and what came of it."""
     counts, shares = ballot.counts[query], ballot.shares[query]
     order = np.argsort(-shares, kind="stable")
     tied = [str(classes[c]) for c in order if shares[order[0]] - shares[c] <= _TIE]
     if ballot.how == "energy":
-        text = f"energies give {classes[order[0]]} {shares[order[0]]:.0%}"
+        text = f"energies give {classes[order[0]]} {percent(shares[order[0]])}"
     else:
         there = [c for c in np.argsort(-counts, kind="stable") if counts[c]]
         first, *others = there
@@ -53,9 +70,11 @@ def vote_text(ballot: "Ballot", classes: np.ndarray, query: int) -> str:
         if others:
             text += ", " + ", ".join(f"{counts[c]} {classes[c]}" for c in others[:4])
             text += ", ..." if len(others) > 4 else ""
-        if ballot.how != "uniform" and others:
-            by = "their nearness" if ballot.how == "distance" else "the trend among them"
-            text += f"; weighed by {by}, {classes[order[0]]} has {shares[order[0]]:.0%}"
+        by = {"distance": ["their nearness"], "linear": ["the trend among them"]}
+        reasons = by.get(ballot.how, []) + ["their weights"] * ballot.weighted
+        if reasons and others:
+            weighed = " and ".join(reasons)
+            text += f"; weighed by {weighed}, {classes[order[0]]} has {percent(shares[order[0]])}"
     if len(tied) > 1:
         text += f"; a tie between {' and '.join(tied)}"
     return text
@@ -71,7 +90,9 @@ def leading(parts: np.ndarray, n_features: int) -> tuple[np.ndarray, float | Non
 def as_text(found: "Explanation", query: int, n_cases: int = 5, n_features: int = 8) -> str:
     """The vote, the contrast and the nearest cases of one query."""
     i, prediction, rival = query, found.predictions[query], found.rivals[query]
-    lines = [f"predicted {prediction}, probability {found.top_probability(i):.0%}", "", "The vote"]
+    who = "" if found.query_names is None else f"row {found.query_names[i]}: "
+    first = f"{who}predicted {prediction}, probability {percent(found.top_probability(i))}"
+    lines = [first, "", "The vote"]
     several = len(found.ballots) > 1
     for ballot in found.ballots:
         share = f"{ballot.weight:.0%}: " if several else ""
@@ -87,34 +108,63 @@ def _contrast_lines(found: "Explanation", i: int, n_features: int) -> list[str]:
     prediction, rival, parts = found.predictions[i], found.rivals[i], found.contrasts[i]
     top, rest = leading(parts, n_features)
     title = f"Why {prediction} and not {rival}"
+    if not np.isfinite(found.margins[i]):
+        return [title, f"  {_nothing_to_compare(found, i)}"]
     if found.margins[i] < 0:
-        title += f" (the nearest {rival} is nearer than the nearest {prediction}: the vote decides)"
+        title += f" ({_against(found, i)})"
     width = max([12, *(len(str(found.feature_names[f])) for f in top)]) + 2
-    head = (short(f"row {found.cases_for[i]}"), short(f"row {found.cases_against[i]}"))
-    classes = (short(prediction), short(rival))
+    cases = (found.cases_for[i], found.cases_against[i])
+    head = [short(f"row {row}") for row in cases]
+    classes, scale = (short(str(prediction)), short(str(rival))), _scale(found, i)
     lines = [
         title,
-        f"  {'':<{width}}{'here':>15}{head[0]:>16}{head[1]:>16}{'for ' + classes[0]:>20}",
-        f"  {'':<{width}}{'':>15}{'(' + classes[0] + ')':>16}{'(' + classes[1] + ')':>16}",
+        f"  {'':<{width}}{'here':>17}{head[0]:>18}{head[1]:>18}{'for ' + classes[0]:>20}",
+        f"  {'':<{width}}{'':>17}{'(' + classes[0] + ')':>18}{'(' + classes[1] + ')':>18}",
     ]
+    if found.row_names is not None:
+        names = [short(found.row_names[row]) for row in cases]
+        lines.insert(2, f"  {'':<{width}}{'':>17}{names[0]:>18}{names[1]:>18}")
     for f in top:
         values = (found.queries[i, f], found.for_values[i, f], found.against_values[i, f])
         here, there, other = (short(value) for value in values)
-        name = str(found.feature_names[f])
-        lines.append(f"  {name:<{width}}{here:>15}{there:>16}{other:>16}{parts[f]:>+20.3g}")
+        name, part = str(found.feature_names[f]), _signed(parts[f], scale)
+        lines.append(f"  {name:<{width}}{here:>17}{there:>18}{other:>18}{part:>20}")
     if rest is not None:
-        lines.append(f"  {'all others':<{width}}{'':>15}{'':>16}{'':>16}{rest:>+20.3g}")
+        lines.append(f"  {'all others':<{width}}{'':>17}{'':>18}{'':>18}{_signed(rest, scale):>20}")
     lines.append(
-        f"  {'squared distances':<{width}}{'':>15}"
+        f"  {'squared distances':<{width}}{'':>17}"
         f"{found.for_squared[i]:>16.3g}"
         f"{found.against_squared[i]:>16.3g}{found.margins[i]:>+20.3g}"
     )
     return lines
 
 
+def _against(found: "Explanation", i: int) -> str:
+    """What is said of a margin below zero."""
+    prediction, rival = found.predictions[i], found.rivals[i]
+    return f"the nearest {rival} is nearer than the nearest {prediction}: the vote decides"
+
+
+def _nothing_to_compare(found: "Explanation", i: int) -> str:
+    """Where one of the two classes has no case but the row itself."""
+    lonely = found.rivals[i] if found.cases_against[i] < 0 else found.predictions[i]
+    return f"there is no other case of {lonely} to compare with"
+
+
+def _scale(found: "Explanation", i: int) -> float:
+    """The size of the distances that a contrast is a difference of."""
+    return float(max(found.for_squared[i], found.against_squared[i]))
+
+
+def _signed(part: float, scale: float) -> str:
+    """A part of a contrast; what rounding may have left is nothing."""
+    return f"{part:+.3g}" if abs(part) > _ROUNDING * scale else "0"
+
+
 def _case_lines(found: "Explanation", i: int, j: int) -> list[str]:
     squared, parts = found.squared_distances[i, j], found.likeness[i, j]
-    title = f"  row {found.neighbors[i, j]} ({found.labels[i, j]}), distance {squared**0.5:.3g}"
+    name = row_text(found, found.neighbors[i, j])
+    title = f"  {name} ({found.labels[i, j]}), distance {squared**0.5:.3g}"
     if squared <= 0.0 or not parts.sum() > 0.0:
         return [f"{title}: nothing sets them apart"]
     top, _ = leading(parts, 3)
@@ -130,45 +180,56 @@ def _case_lines(found: "Explanation", i: int, j: int) -> list[str]:
 def as_html(found: "Explanation", query: int, n_features: int = 8) -> str:
     """A small table: the vote in a line, the contrast with bars."""
     i = query
+    head = _html_head(found, i)
+    if not np.isfinite(found.margins[i]):
+        return f"<div style='{_BOX}'>{head}<br>{escape(_nothing_to_compare(found, i))}</div>"
     top, rest = leading(found.contrasts[i], n_features)
-    largest = float(np.abs(found.contrasts[i]).max()) or 1.0
+    largest, scale = float(np.abs(found.contrasts[i]).max()) or 1.0, _scale(found, i)
     rows = [
         _bar_row(
             str(found.feature_names[f]),
             [found.queries[i, f], found.for_values[i, f], found.against_values[i, f]],
             float(found.contrasts[i, f]),
             largest,
+            scale,
         )
         for f in top
     ]
     if rest is not None:
-        rows.append(_bar_row("all others", ["", "", ""], rest, max(largest, abs(rest))))
-    several = len(found.ballots) > 1
-    votes = "<br>".join(
-        f"{ballot.weight:.0%}: " * several + escape(vote_text(ballot, found.classes, i))
-        for ballot in found.ballots
-    )
+        rows.append(_bar_row("all others", ["", "", ""], rest, max(largest, abs(rest)), scale))
     prediction, rival = escape(str(found.predictions[i])), escape(str(found.rivals[i]))
-    head = "".join(
+    names = "".join(
         f"<th style='text-align:right;padding:2px 8px'>{name}</th>"
         for name in (
             "here",
-            f"row {found.cases_for[i]}<br>({prediction})",
-            f"row {found.cases_against[i]}<br>({rival})",
+            f"{escape(row_text(found, found.cases_for[i]))}<br>({prediction})",
+            f"{escape(row_text(found, found.cases_against[i]))}<br>({rival})",
         )
     )
     return (
-        "<div style='font-family:sans-serif;font-size:13px;margin:6px 0'>"
-        f"<b>{prediction}</b>, probability {found.top_probability(i):.0%}<br>{votes}"
-        "<table style='border-collapse:collapse;margin-top:4px'>"
-        f"<tr><th></th>{head}<th style='text-align:left;padding:2px 8px'>"
+        f"<div style='{_BOX}'>{head}<table style='border-collapse:collapse;margin-top:4px'>"
+        f"<tr><th></th>{names}<th style='text-align:left;padding:2px 8px'>"
         f"for {prediction}, against {rival}</th></tr>{''.join(rows)}"
         f"<tr><td></td><td></td><td></td><td></td><td style='padding:2px 8px'>margin "
         f"{found.margins[i]:+.3g}</td></tr></table></div>"
     )
 
 
-def _bar_row(name: str, values: list[Any], part: float, largest: float) -> str:
+def _html_head(found: "Explanation", i: int) -> str:
+    """What is predicted, and the votes."""
+    several = len(found.ballots) > 1
+    votes = "<br>".join(
+        f"{ballot.weight:.0%}: " * several + escape(vote_text(ballot, found.classes, i))
+        for ballot in found.ballots
+    )
+    who = "" if found.query_names is None else escape(f"row {found.query_names[i]}: ")
+    against = "<br>" + escape(_against(found, i)) if found.margins[i] < 0 else ""
+    probability = escape(percent(found.top_probability(i)))
+    prediction = escape(str(found.predictions[i]))
+    return f"{who}<b>{prediction}</b>, probability {probability}<br>{votes}{against}"
+
+
+def _bar_row(name: str, values: list[Any], part: float, largest: float, scale: float) -> str:
     cells = "".join(
         f"<td style='text-align:right;padding:2px 8px'>{escape(short(v)) if v != '' else ''}</td>"
         for v in values
@@ -178,5 +239,5 @@ def _bar_row(name: str, values: list[Any], part: float, largest: float) -> str:
     return (
         f"<tr><td style='padding:2px 8px'>{escape(name)}</td>{cells}"
         "<td style='padding:2px 8px'><span style='display:inline-block;height:10px;"
-        f"width:{width}px;background:{color}'></span> {part:+.3g}</td></tr>"
+        f"width:{width}px;background:{color}'></span> {_signed(part, scale)}</td></tr>"
     )

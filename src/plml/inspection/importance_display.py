@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from plml.inspection.style import colored_panels, label_outer, wrapped
+from plml.inspection.style import colored_panels, label_panels, wrapped
 from plml.inspection.views import View, training_sample, training_table
 
 #: Shares above this quantile have the full colour.
@@ -14,13 +14,23 @@ _FULL = 0.98
 
 @dataclass
 class ImportanceDisplay:
-    """The data once per feature, coloured by how much it sets the classes apart there.
+    """Where each feature matters: one panel per feature, coloured by its local importance.
 
-    Shown are the features with the largest importance over all training rows.
+    The panels show the features with the largest importance over all training rows.
 
     Attributes
     ----------
     figure_, axes_ : after ``plot``
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from plml import PLML
+    >>> from plml.inspection import ImportanceDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = PLML(n_bases=4, random_state=0).fit(X, y)
+    >>> display = ImportanceDisplay.from_estimator(model)
+    >>> display.figure_.savefig("importance.png")
     """
 
     points: np.ndarray  # (n, 2)
@@ -78,7 +88,7 @@ class ImportanceDisplay:
         panels = list(self.axes_[: len(self.names)])
         for panel, name, share in zip(panels, wrapped(self.names), self.average, strict=True):
             panel.set_title(f"{name}\n{share:.0%} overall", fontsize=9)
-        label_outer(panels, self.view.labels, n_columns if ax is None else len(panels))
+        label_panels(self.figure_ if ax is None else None, panels, self.view.labels)
         bar = self.figure_.colorbar(picture, ax=panels, shrink=0.6, extend="max")
         bar.set_label("share in what sets the classes apart")
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")

@@ -5,18 +5,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from plml.inspection.explanation import Explanation
+from plml.inspection.values import snapped
+from plml.preprocessing.date_encoder import DateEncoder
 from plml.preprocessing.table_encoder import TableEncoder
 
-#: Digits of a column that survive its way through scalers and back, by the bytes of a number.
-_DIGITS = {8: 12, 4: 5}
 #: Rows that show how large the numbers of a column are.
 _SAMPLE = 1000
 #: What categories that share a column are called.
 RARE_CATEGORY = "(rare)"
+#: What a category is called that was in no row that was learned from.
+UNKNOWN_CATEGORY = "(unknown)"
 
 
 class Lineage(NamedTuple):
@@ -47,6 +50,10 @@ def lineage(transformer: Any, names: Sequence[str]) -> Lineage:
         return _of_column_transformer(transformer, names)
     if isinstance(transformer, OneHotEncoder):
         return _of_one_hot(transformer, names)
+    if isinstance(transformer, DateEncoder):
+        return Lineage(names, transformer.owner, transformer.inverse_transform)
+    if isinstance(transformer, SimpleImputer) and transformer.indicator_ is not None:
+        return _of_indicator(transformer, names)
     if isinstance(transformer, TableEncoder):
         return lineage(transformer.transformer, names)
     if transformer is None or isinstance(transformer, str):
@@ -55,7 +62,10 @@ def lineage(transformer: Any, names: Sequence[str]) -> Lineage:
 
 
 def in_columns(
-    found: Explanation, columns: Lineage, rows: np.ndarray, queries: np.ndarray
+    found: Explanation,
+    columns: Lineage,
+    stored: Callable[[np.ndarray], np.ndarray],
+    queries: np.ndarray,
 ) -> Explanation:
     """An explanation in the columns that the features of a model were made from.
 
@@ -63,24 +73,16 @@ def in_columns(
     ----------
     found : in features
     columns : their lineage
-    rows : (n, n_features) training rows, as the model has them
+    stored : from numbers of training rows, (n,), to their values, (n, n_columns)
     queries : (q, n_columns) values of the queries
     """
     used, owner = np.unique(columns.owner, return_inverse=True)  # others feed no feature
 
     def values(numbers: np.ndarray) -> np.ndarray:
         known, place = np.unique(numbers, return_inverse=True)
-        there = known_values(columns, rows, known)[:, used]
-        return there[place.reshape(numbers.shape)]
+        return stored(known)[:, used][place.reshape(numbers.shape)]
 
     return found.in_columns([columns.names[c] for c in used], owner, queries[:, used], values)
-
-
-def table_values(X: Any) -> np.ndarray:
-    """The entries of an array or a data frame as they are, (n, n_columns)."""
-    if hasattr(X, "columns"):
-        return np.stack([np.asarray(X[name], dtype=object) for name in X.columns], axis=1)
-    return np.asarray(X, dtype=object)
 
 
 def lineage_of_steps(steps: list[Any], names: Sequence[str]) -> Lineage:
@@ -120,7 +122,8 @@ def _known(values: np.ndarray) -> bool:
 
 
 def _of_column_transformer(transformer: ColumnTransformer, names: list[str]) -> Lineage:
-    place = {name: i for i, name in enumerate(names)}
+    known = getattr(transformer, "feature_names_in_", names)  # an array has none, but its steps do
+    place = {str(name): i for i, name in enumerate(known)}
     parts: list[tuple[slice, Lineage, list[int]]] = []
     for name, inner, columns in transformer.transformers_:
         numbers = _positions(columns, place, len(names))
@@ -162,9 +165,23 @@ def _of_one_hot(encoder: OneHotEncoder, names: list[str]) -> Lineage:
     def values(rows: np.ndarray) -> np.ndarray:
         texts = np.asarray(encoder.inverse_transform(np.asarray(rows)), dtype=object)
         texts[texts == "infrequent_sklearn"] = RARE_CATEGORY
+        texts[texts == None] = UNKNOWN_CATEGORY  # noqa: E711
         return texts
 
     return Lineage(names, np.repeat(np.arange(len(names)), sizes), values)
+
+
+def _of_indicator(imputer: SimpleImputer, names: list[str]) -> Lineage:
+    marked = imputer.indicator_.features_
+
+    def values(rows: np.ndarray) -> np.ndarray:
+        known = np.array(rows[:, : len(names)], dtype=np.float64)
+        missing = np.zeros(known.shape, dtype=bool)
+        missing[:, marked] = np.asarray(rows[:, len(names) :], dtype=np.float64) > 0.5
+        known[missing] = np.nan
+        return known
+
+    return Lineage(names, np.concatenate([np.arange(len(names)), marked]), values)
 
 
 def _of_one_to_one(step: Any, names: list[str]) -> Lineage:
@@ -203,28 +220,3 @@ def known_values(columns: Lineage, rows: np.ndarray, numbers: np.ndarray) -> np.
     sample = rows[:: -(-len(rows) // _SAMPLE)]
     there = np.concatenate([columns.values(rows[numbers]), columns.values(sample)])
     return snapped(there, rows.dtype)[: len(numbers)]
-
-
-def snapped(values: np.ndarray, precision: Any = np.float64) -> np.ndarray:
-    """Numbers without the rounding noise of scalers, by the size of their column.
-
-    Parameters
-    ----------
-    values : (n, n_columns) array
-    precision : dtype that the numbers had on their way
-    """
-    result = values.astype(object)
-    digits = _DIGITS.get(np.dtype(precision).itemsize, _DIGITS[8])
-    for c in range(values.shape[1]):
-        if not _all_numbers(result[:, c]):
-            continue
-        numbers = result[:, c].astype(np.float64)
-        finite = numbers[np.isfinite(numbers)]
-        largest = float(np.abs(finite).max(initial=0.0)) or 1.0
-        result[:, c] = np.round(numbers, digits - int(np.ceil(np.log10(largest)))) + 0.0
-    return result
-
-
-def _all_numbers(values: np.ndarray) -> bool:
-    kinds = float | int | np.floating | np.integer
-    return all(isinstance(value, kinds) and not isinstance(value, bool) for value in values)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from io import BytesIO
+from itertools import cycle, islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Okabe and Ito's palette, the dark ones first.
+#: Most of Okabe and Ito's palette and two dark colours of Tol's. Any two are at least 17 units of
+#: CIELAB apart, to readers without red or without green cones as well.
 PALETTE = (
     "#0072b2",
     "#d55e00",
@@ -21,20 +23,25 @@ PALETTE = (
     "#cc79a7",
     "#e69f00",
     "#56b4e9",
-    "#5d3a9b",
-    "#999999",
+    "#332288",
+    "#882255",
     "#000000",
     "#f0e442",
 )
+#: For what is no class: averages, limits.
+GREY = "#999999"
+#: Names of shapes in Bokeh, and what matplotlib calls them: one for each ten classes.
+SHAPES = {"circle": "o", "square": "s", "triangle": "^", "inverted_triangle": "v", "plus": "P"}
 
 
-def class_colors(n_classes: int) -> list[Any]:
-    """One colour per class; beyond the palette they come from a colour map."""
-    if n_classes <= len(PALETTE):
-        return list(PALETTE[:n_classes])
-    from matplotlib import colormaps
+def class_marks(n_classes: int) -> list[tuple[str, str]]:
+    """A colour and a shape per class, no two the same up to 50 classes.
 
-    return [colormaps["turbo"](value) for value in np.linspace(0.05, 0.95, n_classes)]
+    Ten colours are told apart by colour-blind readers too; further classes have them again in
+    another shape.
+    """
+    marks = cycle(product(SHAPES, PALETTE))
+    return [(color, shape) for shape, color in islice(marks, n_classes)]
 
 
 def clean(ax: "Axes") -> None:
@@ -85,13 +92,17 @@ def colored_panels(
     return figure, panels, picture
 
 
-def label_outer(panels: Sequence["Axes"], labels: tuple[str, str], n_columns: int) -> None:
-    """Name the axes of panels in rows, below the lowest and left of the first ones."""
-    for i, panel in enumerate(panels):
-        if i + n_columns >= len(panels):
-            panel.set_xlabel(labels[0], fontsize=8)
-        if i % n_columns == 0:
-            panel.set_ylabel(labels[1], fontsize=8)
+def label_panels(
+    figure: "Figure | None", panels: Sequence["Axes"], labels: tuple[str, str]
+) -> None:
+    """Name the axes that panels have in common: once for a whole figure, else at every panel."""
+    if figure is not None:
+        figure.supxlabel(labels[0], fontsize=9)
+        figure.supylabel(labels[1], fontsize=9)
+        return
+    for panel in panels:
+        panel.set_xlabel(labels[0], fontsize=8)
+        panel.set_ylabel(labels[1], fontsize=8)
 
 
 def bar_rows(ax: "Axes", n_rows: int, names: Sequence[str] = ()) -> None:
