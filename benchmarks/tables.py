@@ -1,10 +1,13 @@
 """Classifiers on ordinary tables with fixed folds: accuracy, log-loss, calibration, seconds.
 
     python benchmarks/tables.py [--data-dir DIR] [--methods ...] [--tables ...] [--n-jobs N]
-    python benchmarks/tables.py --methods SVM sklearn.naive_bayes.GaussianNB
+    python benchmarks/tables.py --add my_module:MyClassifier
+    python benchmarks/tables.py --methods kNN SVM --add 'sklearn.svm:SVC {"C": 10}'
 
-A method is one of those below, or the import path of a class with scikit-learn's interface, which
-is put behind a StandardScaler. What a method selects it selects on the training rows alone.
+A method is one of those below, or the import path of a class (or of a function that makes a
+classifier) with scikit-learn's interface, with its parameters as JSON behind it; it is put behind a
+StandardScaler. --add puts it next to the others, and compares it with each. Modules in the current
+folder are found. What a method selects it selects on the training rows alone.
 Folds are kept as they are done (in --out, results/tables.json by default), and a second call goes
 on where the first one ended. Every fold has one thread; --n-jobs of them run at the same time.
 """
@@ -13,6 +16,7 @@ import argparse
 import importlib
 import json
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from itertools import product
@@ -23,6 +27,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import wilcoxon
+from sklearn.base import is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import GridSearchCV
@@ -90,24 +95,65 @@ METHODS: dict[str, Callable[[], Any]] = {
 }
 
 
+def canonical(text: str) -> str:
+    """A method as it is called in the records, however its path and its JSON are written."""
+    path, _, parameters = text.strip().partition(" ")
+    path = path.replace(":", ".")
+    if not parameters:
+        return path
+    try:
+        values = json.loads(parameters)
+    except json.JSONDecodeError as error:
+        raise SystemExit(
+            f'{text!r}: the parameters are not JSON such as {{"C": 10}}: {error}'
+        ) from None
+    if not isinstance(values, dict):
+        raise SystemExit(f'{text!r}: the parameters must be a JSON object such as {{"C": 10}}')
+    return f"{path} {json.dumps(values, sort_keys=True)}"
+
+
+def title(method: str) -> str:
+    """A method as it is called in tables: without its module."""
+    path, space, parameters = method.partition(" ")
+    return path.rpartition(".")[2] + space + parameters
+
+
 def build(method: str) -> Any:
     """An unfitted classifier, by its name here or by its import path."""
     if method in METHODS:
         return METHODS[method]()
-    module, _, name = method.rpartition(".")
+    path, _, parameters = method.partition(" ")
+    module, _, name = path.rpartition(".")
     try:
-        return make_pipeline(StandardScaler(), getattr(importlib.import_module(module), name)())
-    except (ImportError, AttributeError, ValueError) as error:
+        make = getattr(importlib.import_module(module), name)
+    except Exception as error:  # a module may fail in any way
         known = ", ".join(METHODS)
         raise SystemExit(
-            f"{method!r} is neither one of {known} nor a class to import: {error}"
+            f"{path!r} is neither one of {known} nor a class to import: {one_line(error)}"
         ) from None
+    try:
+        model = make(**json.loads(parameters or "{}"))
+        usable = all(hasattr(model, name) for name in ("fit", "predict")) and not is_regressor(
+            model
+        )
+    except Exception as error:
+        raise SystemExit(f"{method!r} cannot be made: {one_line(error)}") from None
+    if not usable:
+        raise SystemExit(f"{method!r} is not a classifier with fit and predict")
+    return make_pipeline(StandardScaler(), model)
 
 
-def probabilities(model: Any, X: np.ndarray) -> np.ndarray:
-    """Of the classes, by ``predict_proba`` or the softmax of the decisions."""
+def one_line(error: Exception) -> str:
+    """What an error says first."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def probabilities(model: Any, X: np.ndarray) -> np.ndarray | None:
+    """Of the classes: ``predict_proba``, the softmax of the decisions, None without either."""
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X))
+    if not hasattr(model, "decision_function"):
+        return None
     decisions = np.asarray(model.decision_function(X))
     if decisions.ndim == 1:
         decisions = np.column_stack([-decisions, decisions])
@@ -126,11 +172,14 @@ def calibration_error(P: np.ndarray, right: np.ndarray) -> float:
     return float(sum(parts))
 
 
-def fold_result(table: tables.FoldedTable, method: str, fold: int) -> dict[str, float]:
-    """One method on one fold, with one thread."""
+def fold_result(table: tables.FoldedTable, method: str, fold: int) -> dict[str, float] | str:
+    """One method on one fold, with one thread; the error of someone else's method in one line."""
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
-        return _fold_result(table, method, fold)
+        try:
+            return _fold_result(table, method, fold)
+        except Exception as error:
+            return one_line(error)
 
 
 def _fold_result(table: tables.FoldedTable, method: str, fold: int) -> dict[str, float]:
@@ -140,16 +189,21 @@ def _fold_result(table: tables.FoldedTable, method: str, fold: int) -> dict[str,
     model.fit(table.X[train], table.y[train])
     seconds = perf_counter() - start
     predicted, P = model.predict(table.X[test]), probabilities(model, table.X[test])
-    known = np.isin(y, model.classes_)  # a class may have no training row
-    floored = np.maximum(P[known], _LEAST)
-    floored /= floored.sum(axis=1, keepdims=True)
-    return {
+    found = {
         "accuracy": float(np.mean(predicted == y)),
         "balanced_accuracy": float(balanced_accuracy_score(y, predicted)),
-        "log_loss": float(log_loss(y[known], floored, labels=model.classes_)),
-        "calibration_error": calibration_error(P, predicted == y),
+        "log_loss": np.nan,
+        "calibration_error": np.nan,
         "seconds": seconds,
     }
+    if P is not None:
+        classes = getattr(model, "classes_", np.unique(table.y[train]))
+        known = np.isin(y, classes)  # a class may have no training row
+        floored = np.maximum(P[known], _LEAST)
+        floored /= floored.sum(axis=1, keepdims=True)
+        found["log_loss"] = float(log_loss(y[known], floored, labels=classes))
+        found["calibration_error"] = calibration_error(P, predicted == y)
+    return found
 
 
 def mean_of(records: dict[str, Any], name: str, method: str, what: str) -> float:
@@ -168,7 +222,7 @@ def compared(a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
 
 def report(records: dict[str, Any], names: list[str], methods: list[str]) -> None:
     """The table of accuracies and the means, and everyone against the last method."""
-    print("accuracy %        " + "".join(f"{method[-12:]:>13s}" for method in methods))
+    print("accuracy %        " + "".join(f"{title(method)[:12]:>13s}" for method in methods))
     accuracies = np.array(
         [[mean_of(records, name, method, "accuracy") for method in methods] for name in names]
     )
@@ -182,24 +236,25 @@ def report(records: dict[str, Any], names: list[str], methods: list[str]) -> Non
         ratios = seconds["AutoPLML"] / seconds["SVM"]
         print("seconds of AutoPLML / SVM: " + ", ".join(map("{} {:.2f}".format, names, ratios)))
         print(f"geometric mean {np.exp(np.log(ratios).mean()):.2f}")
+    own = accuracies[:, -1]
     for method, column in zip(methods[:-1], accuracies.T[:-1], strict=True):
-        print(f"{methods[-1]} against {method}: {compared(accuracies[:, -1], column)}")
+        print(f"{title(methods[-1])} against {title(method)}: {compared(own, column)}")
 
 
 def as_markdown(records: dict[str, Any], names: list[str], methods: list[str]) -> str:
     """The accuracies in percent, the best of a row in bold, and the means of all measures."""
-    header = ["table", *methods]
+    header = ["table", *map(title, methods)]
     lines = [header, ["---"] * len(header)]
     for name in names:
         row = [100 * mean_of(records, name, method, "accuracy") for method in methods]
         lines.append([name, *(f"**{v:.2f}**" if v == max(row) else f"{v:.2f}" for v in row)])
-    for what, title in _MEASURES.items():
+    for what, words in _MEASURES.items():
         factor = 1.0 if what == "log_loss" else 100.0
         means = [
             factor * np.mean([mean_of(records, name, method, what) for name in names])
             for method in methods
         ]
-        lines.append([f"*{title}*", *(f"{value:.2f}" for value in means)])
+        lines.append([f"*{words}*", *("-" if np.isnan(v) else f"{v:.2f}" for v in means)])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
@@ -214,16 +269,17 @@ def picture(records: dict[str, Any], names: list[str], methods: list[str], path:
         for method in methods
     }
     order, own = np.argsort(accuracy[methods[-1]]), methods[-1]
-    shown = [method for method in ("kNN", "SVM", "forest", "boosting") if method in accuracy]
+    known = ("kNN", "SVM", "forest", "boosting", "AutoPLML")
+    shown = [method for method in known if method in accuracy and method != own]
     figure, ax = plt.subplots(figsize=(7.5, 6.0), layout="constrained")
     for place in range(len(names)):
         values = [accuracy[method][order[place]] for method in (*shown, own)]
         ax.plot([min(values), max(values)], [place, place], color="#dddddd", zorder=1)
-    for method, marker, color in zip(shown, "vs^D", PALETTE[2:], strict=False):
+    for method, marker, color in zip(shown, "vs^Do", PALETTE[2:], strict=False):
         look = {"s": 26, "color": color, "marker": marker, "alpha": 0.8}
         ax.scatter(accuracy[method][order], range(len(names)), label=method, **look)
     look = {"s": 60, "color": PALETTE[1], "zorder": 3}
-    ax.scatter(accuracy[own][order], range(len(names)), label=own, **look)
+    ax.scatter(accuracy[own][order], range(len(names)), label=title(own), **look)
     ax.set_yticks(range(len(names)), [names[i] for i in order])
     ax.set_xlabel("accuracy on the test rows of ten folds, %")
     ax.legend(frameon=False, loc="lower right")
@@ -231,38 +287,68 @@ def picture(records: dict[str, Any], names: list[str], methods: list[str], path:
     write_figure(figure, path)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=os.environ.get(datasets.DATA_VARIABLE, "."))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
-    parser.add_argument("--tables", nargs="+")
-    parser.add_argument("--n-jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("results/tables.json"))
-    options = parser.parse_args()
-    folder = Path(options.data_dir) / "tables"
-    names = options.tables or tables.names(folder)
-    for method in options.methods:
-        build(method)  # refused before the work starts
-    records = json.loads(options.out.read_text()) if options.out.exists() else {}
-    read = {name: tables.read(folder, name) for name in names}
+def compute(
+    records: dict[str, Any], read: dict[str, tables.FoldedTable], options: argparse.Namespace
+) -> None:
+    """The folds that are missing in the records, the longest first; written as they are done."""
     todo = [
         (name, method, fold)
-        for name, method in product(names, options.methods)
+        for name, method in product(read, options.methods)
         for fold in np.unique(read[name].folds).tolist()
         if str(fold) not in records.get(name, {}).get(method, {})
     ]
-    todo.sort(key=lambda job: -len(read[job[0]].y))  # the longest first
+    todo.sort(key=lambda job: -len(read[job[0]].y))
     run = Parallel(n_jobs=options.n_jobs, return_as="generator")
     results = run(delayed(fold_result)(read[name], *job) for name, *job in todo)
-    for done, ((name, method, fold), result) in enumerate(zip(todo, results, strict=True), 1):
-        records.setdefault(name, {}).setdefault(method, {})[str(fold)] = result
-        if done % 10 == 0 or done == len(todo):
+    failures: dict[str, str] = {}
+    try:
+        for done, ((name, method, fold), result) in enumerate(zip(todo, results, strict=True), 1):
+            if isinstance(result, str):
+                failures.setdefault(method, f"{method} fails on {name}, fold {fold}: {result}")
+                continue
+            records.setdefault(name, {}).setdefault(method, {})[str(fold)] = result
             records.setdefault("provenance", {})[method] = provenance()
+            if done % 10 == 0:
+                write_atomically(options.out, json.dumps(records, indent=1))
+                print(f"{done} of {len(todo)}: {name}, {method}", flush=True)
+    finally:
+        if todo:
             write_atomically(options.out, json.dumps(records, indent=1))
-            print(f"{done} of {len(todo)}: {name}, {method}", flush=True)
-    report(records, names, options.methods)
-    options.out.with_suffix(".md").write_text(as_markdown(records, names, options.methods))
-    picture(records, names, options.methods, options.out.with_suffix(".png"))
+    if failures:
+        raise SystemExit("\n".join([*failures.values(), f"the others are kept in {options.out}"]))
+
+
+def parsed() -> argparse.Namespace:
+    """The options; methods that cannot be had are refused here."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", default=os.environ.get(datasets.DATA_VARIABLE, "."))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD")
+    parser.add_argument(
+        "--add", nargs="+", default=[], metavar="METHOD", help="package.module:Class [JSON], last"
+    )
+    parser.add_argument("--tables", nargs="+", metavar="NAME")
+    parser.add_argument("--n-jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("results/tables.json"))
+    options = parser.parse_args()
+    sys.path.insert(0, os.getcwd())
+    options.methods = list(dict.fromkeys(map(canonical, [*options.methods, *options.add])))
+    for method in options.methods:
+        build(method)
+    return options
+
+
+def main() -> None:
+    options = parsed()
+    folder = Path(options.data_dir) / "tables"
+    try:
+        read = {name: tables.read(folder, name) for name in options.tables or tables.names(folder)}
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{error}; --data-dir names the data folder (docs/data.md)") from None
+    records = json.loads(options.out.read_text()) if options.out.exists() else {}
+    compute(records, read, options)
+    report(records, list(read), options.methods)
+    options.out.with_suffix(".md").write_text(as_markdown(records, list(read), options.methods))
+    picture(records, list(read), options.methods, options.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":
