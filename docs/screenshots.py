@@ -27,11 +27,11 @@ def write_files(folder: Path) -> None:
     columns = [name for name in data.data if name.startswith("mean ")]
     table = data.data[columns].copy()
     table["diagnosis"] = np.array(["malignant", "benign"])[data.target]
-    table = table.sample(frac=1.0, random_state=0)
+    table = table.sample(frac=1.0, random_state=0).reset_index(drop=True)
     table.iloc[100:].to_csv(folder / "train.csv", index=False)
     table.iloc[:100].to_csv(folder / "cases.csv", index=False)
     model = tables.fit(
-        table.iloc[100:],
+        table.iloc[100:].reset_index(drop=True),
         "diagnosis",
         "train.csv",
         regularization=1.0,

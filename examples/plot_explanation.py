@@ -1,25 +1,20 @@
 """
-Which features made it near
-===========================
+Why this class and not another?
+===============================
 
-The squared local distance to the nearest wine, split over the features; and what the metric looks
-at here, compared with the whole of the data.
+Left: what each feature adds to the margin, which is how much farther away the nearest wine of the
+second class is than the nearest wine of the predicted class. Right: what sets the classes apart
+near this wine, compared with all of the data.
 """
 
 from sklearn.datasets import load_wine
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from plml import PLML
 from plml.inspection import ExplanationDisplay
-from plml.preprocessing import MeanNormScaler
 
 X, y = load_wine(return_X_y=True, as_frame=True)
-X = (
-    make_pipeline(StandardScaler(), MeanNormScaler())
-    .set_output(transform="pandas")
-    .fit_transform(X)
-)
+X = StandardScaler().set_output(transform="pandas").fit_transform(X)
 train = X.index % 2 == 0
 model = PLML(n_bases=5, random_state=0).fit(X[train], y[train])
 ExplanationDisplay.from_estimator(model, X[~train], query=3)

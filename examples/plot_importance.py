@@ -1,11 +1,11 @@
 """
-Where which feature matters
-===========================
+Where does which feature matter?
+================================
 
-One metric for all would give every feature one weight. A local metric gives it a different one in
-different parts of the data: each panel is the same picture of the wines (first two principal
-components), coloured by how much that feature counts there, against its share under the average
-metric. Shown are the features whose importance changes most.
+A single metric gives every feature one weight. A local metric gives it a different one in different
+parts of the data: each panel is the same picture of the wines (first two principal components),
+coloured by the share of one feature in what sets the classes apart there. The panels show the
+features with the largest shares overall.
 """
 
 from sklearn.datasets import load_wine

@@ -1,8 +1,8 @@
 """
-Local metrics as ellipses
-=========================
+Which way does the metric look, and where?
+==========================================
 
-Three classes that different directions tell apart in different places. Every ellipse is the set of
+Different directions tell these three classes apart in different places. Every ellipse is the set of
 points at the same local distance from its centre: short across the boundary, long along it.
 """
 
