@@ -408,9 +408,9 @@ def test_an_offset_does_not_change_a_kernel_of_differences():
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_sample_weight_is_refused_by_name(name):
+def test_weights_that_are_not_numbers_are_refused_by_name(name):
     X, y = iris()
-    with pytest.raises(TypeError, match="sample_weight"):
+    with pytest.raises(ValueError, match="sample_weight is nan in row 0"):
         ESTIMATORS[name]().fit(X, y, sample_weight=np.full(len(y), np.nan))
 
 

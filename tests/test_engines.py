@@ -1,5 +1,6 @@
 """The local metric served by real engines: the neighbours of ``kneighbors``, from plain vectors."""
 
+import copy
 import os
 
 import numpy as np
@@ -59,6 +60,31 @@ def same_neighbors(found, served):
         assert abs(scores[0] - scores[1]) <= 2 * rounding
 
 
+@pytest.fixture
+def living(served):
+    """The model after cases came and went, queries, new cases and their vectors, what is gone."""
+    model, Q, vectors, _, _, _ = served
+    n = len(vectors)
+    live = copy.deepcopy(model).add_cases(Q[:200], model.predict(Q[:200]))
+    added = np.arange(n, n + 200)
+    new = live.index_vectors(added).astype(np.float32)
+    gone = np.array([3, 50, n + 7])
+    return live.forget_cases(gone), Q[200:], added, new, gone
+
+
+def same_neighbors_live(search, living):
+    """Of an engine with which cases were inserted and deleted: every neighbour of the model."""
+    model, Q, added, _, gone = living
+    numbers = np.delete(np.arange(added[-1] + 1), gone)
+    found = np.asarray(search(model.query_vectors(Q).astype(np.float32)))
+    assert not np.isin(found, gone).any()
+    places = np.searchsorted(numbers, found)
+    exact = rerank(model.query_vectors(Q), model.index_vectors(), places, K)
+    truth = model.kneighbors(Q, K, return_distance=False)
+    np.testing.assert_array_equal(exact, truth)
+    assert np.isin(numbers[truth], added).any()
+
+
 def recall(found, served):
     truth = served[-1]
     return np.mean((truth[:, :, None] == np.asarray(found)[:, None, :]).any(axis=2))
@@ -73,6 +99,13 @@ class TestFaiss:
         index = self.faiss.IndexFlatIP(served[2].shape[1])
         index.add(served[2])
         same_neighbors(index.search(served[3], K + SPARE)[1], served)
+
+    def test_cases_that_come_and_go(self, served, living):
+        index = self.faiss.IndexIDMap2(self.faiss.IndexFlatIP(served[2].shape[1]))
+        index.add_with_ids(served[2], np.arange(len(served[2])))
+        index.add_with_ids(living[3], living[2])
+        index.remove_ids(living[4])
+        same_neighbors_live(lambda queries: index.search(queries, K + SPARE)[1], living)
 
     def test_flat_with_euclidean_distance_alone(self, served):
         vectors, queries = reduced(served)
@@ -119,7 +152,7 @@ def reduced(served):
     return tuple(part.astype(np.float32) for part in both)
 
 
-def test_pgvector(served, tmp_path):
+def test_pgvector(served, living, tmp_path):
     pgserver = pytest.importorskip("pgserver")
     psycopg = pytest.importorskip("psycopg")
     from pgvector.psycopg import register_vector
@@ -137,6 +170,11 @@ def test_pgvector(served, tmp_path):
             # <#> is the negative inner product.
             order = f"SELECT row FROM exact ORDER BY embedding <#> %s LIMIT {K + SPARE}"
             same_neighbors(answers(connection, order, queries), served)
+            with connection.cursor() as cursor:
+                new = zip(living[2].tolist(), living[3], strict=True)
+                cursor.executemany("INSERT INTO exact VALUES (%s, %s)", new)
+            connection.execute("DELETE FROM exact WHERE row = ANY(%s)", (living[4].tolist(),))
+            same_neighbors_live(lambda asked: answers(connection, order, asked), living)
             # Its graph index is made for Euclidean distance.
             vectors, queries = reduced(served)
             fill(connection, "fast", vectors)
@@ -171,18 +209,27 @@ def answers(connection, order, queries):
 
 
 @pytest.mark.slow
-def test_lancedb(served, tmp_path):
+def test_lancedb(served, living, tmp_path):
     lancedb = pytest.importorskip("lancedb")
     pa = pytest.importorskip("pyarrow")
     _, _, vectors, queries, _, _ = served
-    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-    data = pa.table({"row": pa.array(np.arange(len(vectors))), "vector": column})
-    table = lancedb.connect(str(tmp_path / "db")).create_table("cases", data=data)
-    found = [
-        table.search(query).distance_type("dot").limit(K + SPARE).to_arrow()["row"].to_pylist()
-        for query in queries
-    ]
-    same_neighbors(found, served)
+
+    def rows(numbers, vectors):
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+        return pa.table({"row": pa.array(numbers), "vector": column})
+
+    def search(queries):
+        return [
+            table.search(query).distance_type("dot").limit(K + SPARE).to_arrow()["row"].to_pylist()
+            for query in queries
+        ]
+
+    database = lancedb.connect(str(tmp_path / "db"))
+    table = database.create_table("cases", data=rows(np.arange(len(vectors)), vectors))
+    same_neighbors(search(queries), served)
+    table.add(rows(*living[2:4]))
+    table.delete(f"row IN {tuple(living[4].tolist())}")
+    same_neighbors_live(search, living)
 
 
 @pytest.mark.parametrize("n_neighbors", [1, 5])

@@ -1,12 +1,12 @@
 """CONTRIBUTING.md leads a reader through the code: what it names is there, and the way is short."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from sklearn.datasets import load_iris
 
+import follow_a_row
 from plml import PLML
 
 ROOT = Path(__file__).parents[1]
@@ -34,22 +34,9 @@ def test_functions_are_there():
 
 
 def called_between(function, first, last):
-    """Our functions on the stack between the first one and the call of the last one."""
-    ways = []
-
-    def look(frame, event, argument):
-        if event == "call" and frame.f_code.co_qualname == last:
-            names = []
-            while (frame := frame.f_back) is not None and frame.f_code.co_qualname != first:
-                names.append(frame.f_code.co_qualname)
-            ways.append(names[::-1])
-
-    sys.setprofile(look)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return ways
+    """Our functions on the stack between the first one and each call of the last one."""
+    found = follow_a_row.ways(function, first, last)
+    return [[code.co_qualname for code in way[1:-1]] for way in found]
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +67,16 @@ def test_three_functions_lead_from_predict_to_the_inner_products(iris):
     before = ["NeighborClassifier._shares", "BasisMetric.nearest_labels"]
     assert of_weights == [*before, "NearestRow.weights", "EuclideanIndex.nearest"]
     assert of_neighbors == [*before, "LocalMetricIndex.nearest"]
+
+
+def test_the_whole_way_is_shown(capsys):
+    follow_a_row.main()
+    shown = capsys.readouterr().out
+    fit, predict = shown.split("\n\n")
+    for name in follow_a_row.FIT:
+        assert name in fit
+    for name in follow_a_row.PREDICT:
+        assert name in predict
+    for file, line in re.findall(r"(\S+\.py):(\d+)$", shown, re.M):
+        at = (SRC.parent / file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+        assert at.lstrip().startswith(("def ", "@"))

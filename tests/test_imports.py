@@ -19,10 +19,11 @@ SRC = ROOT / "src"
 LAYERS = (
     ("plml_study", "plml.__main__"),
     ("plml.cli",),
-    ("plml.tables",),
     ("plml",),  # the names for users
+    ("plml.tables",),
     ("plml.explorer",),
     ("plml.estimators",),
+    ("plml.evaluation",),
     ("plml.dask", "plml.inspection"),
     ("plml.metric", "plml.baselines"),
     ("plml.stages",),

@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
 
 def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
-    """A data set by name: one of ``NAMES``.
+    """Load a data set by its name, one of ``NAMES``.
 
     Parameters
     ----------
@@ -47,6 +47,18 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
     data_dir : folder of the original files, gzip-compressed or plain; by default the environment
         variable ``PLML_DATA``. Without one the data set is fetched from OpenML. ``"digits"`` is
         embedded in scikit-learn and needs neither.
+
+    Returns
+    -------
+    Dataset
+        ``name``, ``X``, ``y``, ``source``, and ``n_train``: the rows before it are the training
+        part; None without a default split.
+
+    Examples
+    --------
+    >>> from plml_study import datasets
+    >>> datasets.load("digits").X.shape
+    (1797, 64)
     """
     if name == "digits":
         X, y = load_digits(return_X_y=True)

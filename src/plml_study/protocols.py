@@ -25,7 +25,24 @@ FOUR_DIGITS = "mnist-0124"
 def preprocessing(name: str) -> Pipeline:
     """Standardise, reduce (USPS, Isolet, MNIST), then scale every row to unit length.
 
-    Figure 1 looks at the plane itself: two principal components of the raw pixels in one scale.
+    Figure 1 uses the plane itself: two principal components of the raw pixels, on one scale.
+
+    Parameters
+    ----------
+    name : str
+        Of a data set.
+
+    Returns
+    -------
+    Pipeline
+
+    Examples
+    --------
+    >>> from plml_study.protocols import preprocessing
+    >>> list(preprocessing("letter").named_steps)
+    ['standardize', 'normalize']
+    >>> list(preprocessing("usps").named_steps)
+    ['standardize', 'pca', 'normalize']
     """
     if name == FOUR_DIGITS:
         return Pipeline(
@@ -64,7 +81,25 @@ def n_splits(name: str) -> int:
 
 
 def splits(dataset: Dataset, random_state: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Training and test rows: the default split, else stratified 10-fold."""
+    """Training and test rows: the default split, else stratified 10-fold.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    random_state : int
+        Of the ten folds.
+
+    Yields
+    ------
+    train, test : arrays of row numbers
+
+    Examples
+    --------
+    >>> from plml_study import datasets, protocols
+    >>> folds = list(protocols.splits(datasets.load("digits")))
+    >>> len(folds)
+    10
+    """
     if dataset.n_train is not None:
         rows = np.arange(len(dataset.X))
         yield rows[: dataset.n_train], rows[dataset.n_train :]

@@ -103,6 +103,7 @@ def test_a_killed_run_continues_where_it_was(tmp_path):
     assert {task: after[task] for task in kept} == kept  # with the time at which they were finished
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_parent_that_was_killed(tmp_path):
     arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
     arguments += ["--methods", "KernelSVM", "--jobs", "2"]
@@ -112,6 +113,7 @@ def test_workers_end_with_a_parent_that_was_killed(tmp_path):
     assert not left_when_killed(process)
 
 
+@pytest.mark.slow
 def test_a_smaller_run_hides_nothing_of_an_earlier_one(two_folds, tmp_path, monkeypatch):
     monkeypatch.setattr(paper, "DATASETS", ("digits",))
     arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
@@ -132,6 +134,7 @@ def test_another_seed_does_not_overwrite(two_folds, tmp_path, capsys):
     assert times_of(tmp_path / "records") == before
 
 
+@pytest.mark.slow
 def test_a_half_done_study_of_an_earlier_version_goes_on(two_folds, tmp_path, capsys):
     """Its records were in files of their own."""
     arguments = ["reproduce", "table1", "--datasets", "digits", "--out", str(tmp_path)]
@@ -189,9 +192,11 @@ def test_the_committed_results_agree_with_each_other():
     assert result_tables.as_records(table) == committed
     text = result_tables.as_text(table, result_tables.MARKDOWN)
     assert (results / "table1.md").read_text() == text
-    assert text.strip() in (root / "README.md").read_text()
+    shown = (root / "docs" / "paper.md").read_text()
+    assert "```{include} ../results/table1.md\n```" in shown
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_result(two_folds, tmp_path):
     results = [
         study.do(Task("digits", 1, "PLML", 5), 3, study.Conditions(n_threads=1)) for _ in range(2)

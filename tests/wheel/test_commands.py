@@ -1,16 +1,12 @@
 """The command line as someone meets it who installs the wheel, far from any repository."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.wheel
 
-ROOT = Path(__file__).parents[2]
 TABLES = """
 from sklearn.datasets import load_wine
 table = load_wine(as_frame=True).frame.sample(frac=1, random_state=0)
@@ -18,46 +14,6 @@ table["grape"] = table.pop("target").map({0: "barolo", 1: "grignolino", 2: "barb
 table[:120].to_csv("train.csv", index=False)
 table[120:].to_csv("test.csv", index=False)
 """
-
-
-@pytest.fixture(scope="session")
-def installed(tmp_path_factory):
-    """The folder of the programs of a new environment in which the wheel is installed."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--quiet"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", folder, ROOT], check=True)
-    (wheel,) = folder.glob("plml-*.whl")
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    programs = folder / "venv" / "bin"
-    subprocess.run(
-        [programs / "python", "-m", "pip", "--quiet", "install", f"{wheel}[cli]"], check=True
-    )
-    return programs
-
-
-@pytest.fixture
-def run(installed, tmp_path):
-    """Run a program of that environment in an empty folder."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("PYTHONPATH", "PLML_DATA", "VIRTUAL_ENV")
-    }
-
-    def run(*command, exit_code=0):
-        program, *arguments = command
-        done = subprocess.run(
-            [installed / program, *map(str, arguments)],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        assert done.returncode == exit_code, done.stdout + done.stderr
-        return done
-
-    return run
 
 
 def test_it_is_the_wheel_that_runs(run, installed):
