@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from plml.backend.arrays import on_host, to_device
-from plml.ops.growing import appended, without_rows
+from plml.ops.growing import appended, with_room, without_rows
 from plml.ops.topk import InnerProductIndex, Measured
 from plml.stages.neighbors import ApproximateIndex, EuclideanIndex
 from plml.stages.own_metric_search import OwnMetricIndex, TrainingMetricIndex
@@ -32,6 +32,17 @@ def test_many_appends_copy_rarely_and_disturb_nobody(rng):
     part = appended(seen[-1][10:], rows[:1])  # a view that does not begin where its buffer does
     np.testing.assert_array_equal(part, np.vstack([expected[10:], rows[:1]]))
     assert appended(np.zeros((2, 3), np.float32), rows).dtype == np.float32
+
+
+def test_rows_with_room_grow_where_they_are(rng):
+    rows, more = rng.normal(size=(50, 3)), rng.normal(size=(5, 3))
+    roomy = with_room(rows, np.float32)
+    assert roomy.dtype == np.float32
+    np.testing.assert_array_equal(roomy, rows.astype(np.float32))
+    grown = appended(roomy, more)
+    assert np.shares_memory(grown, roomy)
+    np.testing.assert_array_equal(grown, np.vstack([rows, more]).astype(np.float32))
+    assert not np.shares_memory(appended(roomy, more), grown)  # the room is taken
 
 
 def test_threads_that_append_to_the_same_rows(rng):

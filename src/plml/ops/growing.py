@@ -6,6 +6,7 @@ and what is written goes behind the rows of everybody.
 """
 
 from threading import Lock
+from typing import Any
 from weakref import finalize
 
 import numpy as np
@@ -26,13 +27,31 @@ def appended(rows: Array, more: Array) -> Array:
     n, total = len(rows), len(rows) + len(more)
     buffer = _buffer_behind(rows, total)
     if buffer is None:
-        buffer = np.empty((total + total // _SPARE, *rows.shape[1:]), dtype=rows.dtype)
+        buffer = _buffer_for(total, rows, rows.dtype)
         buffer[:n] = rows
-        with _lock:
-            _used[id(buffer)] = total
-        finalize(buffer, _used.pop, id(buffer), None)
     buffer[n:total] = more
     return buffer[:total]
+
+
+def with_room(rows: Array, dtype: Any) -> Array:
+    """A copy of the rows in a dtype, with room for more behind them.
+
+    The room is memory that is asked for and not touched, which takes none on most systems.
+    """
+    if is_tensor(rows):
+        return namespace(rows).astype(rows, dtype)
+    copied = _buffer_for(len(rows), rows, dtype)[: len(rows)]
+    copied[...] = rows
+    return copied
+
+
+def _buffer_for(n: int, rows: np.ndarray, dtype: Any) -> np.ndarray:
+    """An array with n rows in use, and more behind them, for rows like these."""
+    buffer = np.empty((n + n // _SPARE, *rows.shape[1:]), dtype=dtype)
+    with _lock:
+        _used[id(buffer)] = n
+    finalize(buffer, _used.pop, id(buffer), None)
+    return buffer
 
 
 def _buffer_behind(rows: np.ndarray, total: int) -> np.ndarray | None:

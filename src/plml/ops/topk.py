@@ -29,7 +29,7 @@ from plml.backend.arrays import (
     share_of_memory,
 )
 from plml.backend.threads import SERIAL, slices, thread_team
-from plml.ops.growing import appended, without_rows
+from plml.ops.growing import appended, with_room, without_rows
 from plml.ops.half import halves_pay, largest_by_halves, n_proposals
 
 
@@ -106,8 +106,8 @@ class InnerProductIndex:
     def __init__(self, vectors: Array, names: Array | None = None) -> None:
         xp = namespace(vectors)
         self.radius = float(xp.max(xp.sqrt(row_dot(vectors, vectors)))) or 1.0
-        self.vectors = xp.astype(vectors / self.radius, xp.float64)
-        self.vectors32 = xp.astype(self.vectors, xp.float32)
+        self.vectors = with_room(vectors / self.radius, xp.float64)
+        self.vectors32 = with_room(self.vectors, xp.float32)
         self.names = names
         self._spans = [slice(0, len(vectors))]
         #: The largest norm in units of the radius; vectors that were added may be longer.
