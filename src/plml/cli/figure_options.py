@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Up to so many rows a fit is repeated in three folds, then once, then not at all.
 _FEW, _MANY = 3000, 20_000
+#: What is said then.
+NOT_MEASURED = "not measured: evaluate it on other rows (plml evaluate), or fit with --folds 3"
 
 
 def add_fit_figures(parser: argparse.ArgumentParser) -> None:
@@ -111,8 +113,6 @@ def measured(
 ) -> Scorecard | str:
     """What the fit is worth on rows that were held out of it, or why that is not known."""
     name = str(options.table)
-    if not folds:
-        return "not measured: evaluate it on other rows (plml evaluate), or fit with --folds 3"
     weights = tables.row_weights(table, options.weight, name)
     if weights is not None:
         table, weights = table[weights > 0.0], weights[weights > 0.0]

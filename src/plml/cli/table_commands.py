@@ -15,6 +15,7 @@ from plml import tables
 from plml.backend.progress import in_blocks, plan, stage, work
 from plml.cli.column_options import add_column_options, column_choices, tell
 from plml.cli.figure_options import (
+    NOT_MEASURED,
     add_evaluate_figures,
     add_fit_figures,
     check_curves,
@@ -28,7 +29,8 @@ from plml.estimators.auto_plml import AutoPLML
 from plml.io.files import check_destination, is_stream
 from plml.preprocessing.columns import listed, pandas
 from plml.tables.nearest_cases import NEAREST, NEAREST_COLUMNS, nearest_cases
-from plml.tables.table_models import ENCODING, LEARNING
+from plml.tables.table_models import LEARNING, check_missing, learned
+from plml.tables.training_rows import ENCODING, TrainingRows, training_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -269,40 +271,57 @@ def _fit(options: argparse.Namespace) -> int:
         if options.target in table.columns:
             check_positive(options.positive, table[options.target].dropna())
         with _in_options():
-            model = tables.fit(
-                table,
-                options.target,
-                str(options.table),
-                regularization=options.regularization,
-                paper=options.paper,
-                missing=options.missing,
-                doubts=understood.marks.doubts,
-                key=options.id,
-                weight=options.weight,
-                max_rows=options.max_rows,
-                tell=partial(tell, quiet=options.quiet),
-                **column_choices(options),
-                checkpoint=options.checkpoint,
-                tol=options.tol,
-                max_iter=options.max_iter,
-                device=options.device,
-                random_state=options.seed,
-                class_weight=options.class_weight,
-                weigh_votes=options.weigh_votes,
-                **_given(
-                    n_bases=options.bases,
-                    n_neighbors=options.neighbors,
-                    scoring=options.scoring,
-                ),
-            )
+            rows = _rows_to_learn_from(table, understood, options)
+            if not folds:
+                del table  # a large one makes room for the fit
+            model = _learned(rows, options)
         with stage(_SAVING):
             model.save(options.out)
     _print_fitted(model, options)
     sys.stdout.flush()
+    if not folds:
+        print(f"\n{NOT_MEASURED}")
+        return 0
     with work(not options.quiet):  # who has seen enough may interrupt: the model is saved
         worth = measured(model, table, folds, options)
     print(f"\n{worth}")
     return 0
+
+
+def _rows_to_learn_from(
+    table: "pd.DataFrame", understood: tables.Understood, options: argparse.Namespace
+) -> TrainingRows:
+    check_missing(options.missing)
+    return training_rows(
+        table,
+        options.target,
+        str(options.table),
+        imputes=options.missing != "refuse",
+        doubts=understood.marks.doubts,
+        key=options.id,
+        weight=options.weight,
+        max_rows=options.max_rows,
+        random_state=options.seed,
+        tell=partial(tell, quiet=options.quiet),
+        **column_choices(options),
+    )
+
+
+def _learned(rows: TrainingRows, options: argparse.Namespace) -> tables.Model:
+    return learned(
+        rows,
+        regularization=options.regularization,
+        paper=options.paper,
+        missing=options.missing,
+        checkpoint=options.checkpoint,
+        tol=options.tol,
+        max_iter=options.max_iter,
+        device=options.device,
+        random_state=options.seed,
+        class_weight=options.class_weight,
+        weigh_votes=options.weigh_votes,
+        **_given(n_bases=options.bases, n_neighbors=options.neighbors, scoring=options.scoring),
+    )
 
 
 def _given(**parameters: Any) -> dict[str, Any]:
@@ -311,16 +330,17 @@ def _given(**parameters: Any) -> dict[str, Any]:
 
 
 def _print_fitted(model: tables.Model, options: argparse.Namespace) -> None:
-    classifier, n_rows = model.classifier, len(model.classifier.training_cases()[1])
+    classifier, report = model.classifier, model.report
+    n_cases = len(classifier.training_cases()[1])
+    n_rows = n_cases if report is None else report.n_rows
     encoder = getattr(classifier, "encoder_", None)
     n_features = len(encoder.get_feature_names_out()) if encoder else classifier.n_features_in_
     print(
         f"{n_rows} rows, {len(model.columns.names)} columns as {n_features} features, "
         f"{len(classifier.classes_)} classes"
     )
-    n_cases = len(classifier.training_cases()[1])
     if n_cases < n_rows:
-        print(f"learned from a stratified part, {n_cases} of the {n_rows} rows (--max-rows)")
+        print(f"learned from a stratified part, {n_cases} of these rows (--max-rows)")
     if isinstance(classifier, AutoPLML):
         print(classifier.summary())
         learner: Any = classifier.model_
@@ -345,18 +365,24 @@ def _predict(options: argparse.Namespace) -> int:
     check_paths(options)
     with work(not options.quiet, passing=True):
         plan_to({"predicting": 10, "shares": 10 * options.proba, NEAREST: 10 * options.nearest})
-        model, table = read_both(options)
-        shares = [f"share of {label}" for label in model.classifier.classes_]
-        columns = _key(table, options, {_PREDICTION, *shares, *NEAREST_COLUMNS})
-        rows = model.prepared(table, str(options.table))
-        columns[_PREDICTION] = in_blocks("predicting", model.classifier.predict, rows)
-        if options.proba:
-            found = in_blocks("shares", model.classifier.predict_proba, rows)
-            columns |= dict(zip(shares, found.T, strict=True))
-        if options.nearest:
-            columns |= nearest_cases(model, rows)
+        columns = _predictions(options)
     _write(pandas().DataFrame(columns), options.out)
     return 0
+
+
+def _predictions(options: argparse.Namespace) -> dict[str, np.ndarray]:
+    """The columns of the output."""
+    model, table = read_both(options)
+    shares = [f"share of {label}" for label in model.classifier.classes_]
+    columns = _key(table, options, {_PREDICTION, *shares, *NEAREST_COLUMNS})
+    rows = model.prepared(table, str(options.table))
+    columns[_PREDICTION] = in_blocks("predicting", model.classifier.predict, rows)
+    if options.proba:
+        found = in_blocks("shares", model.classifier.predict_proba, rows)
+        columns |= dict(zip(shares, found.T, strict=True))
+    if options.nearest:
+        columns |= nearest_cases(model, rows)
+    return columns
 
 
 def _key(

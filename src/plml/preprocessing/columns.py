@@ -232,6 +232,8 @@ def _parsed(values: "pd.Series") -> "pd.Series":
     types = pandas().api.types
     if types.is_bool_dtype(values):
         return values.astype(object).map(lambda _: np.nan).astype(float)
+    if values.dtype == np.float64:
+        return values  # not copied
     return pandas().to_numeric(values, errors="coerce")
 
 

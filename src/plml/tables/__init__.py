@@ -4,14 +4,13 @@ from plml.tables.column_report import ColumnReport, describe
 from plml.tables.nearest_cases import nearest_cases
 from plml.tables.table_models import (
     MISSING_VALUES,
-    MOST_ROWS,
     Model,
     fit,
     load,
-    row_weights,
     write_table,
 )
 from plml.tables.table_reader import ReadOptions, Understood, read_table
+from plml.tables.training_rows import MOST_ROWS, row_weights
 
 __all__ = [
     "MISSING_VALUES",

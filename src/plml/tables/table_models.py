@@ -15,7 +15,6 @@ from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
 from plml.evaluation import Scorecard, evaluate
 from plml.evaluation.measuring import fit_options
-from plml.evaluation.rivals import stratified_part
 from plml.inspection.counterfactuals import Counterfactual, counterfactual
 from plml.inspection.explain_any import classifier_of, explain
 from plml.inspection.explanation import Explanation
@@ -24,19 +23,16 @@ from plml.io.model_files import read_record, write_record
 from plml.preprocessing import MeanNormScaler
 from plml.preprocessing.columns import Columns, listed, pandas
 from plml.preprocessing.table_encoder import FILLS, TableEncoder
-from plml.tables.column_report import ColumnReport, describe, no_classes
+from plml.tables.column_report import ColumnReport
 from plml.tables.living_models import case_values, new_keys, pipeline_without, rows_of
 from plml.tables.training_profile import Misfits, TrainingProfile, misfits
-from plml.validation import rows_that_count
+from plml.tables.training_rows import ENCODING, MOST_ROWS, TrainingRows, labels_of, training_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Of more rows than this a fit learns from a stratified part, unless it is told otherwise: what it
-#: keeps of each row while it learns is a hundred numbers and more.
-MOST_ROWS = 100_000
-#: Stages of what is done with a table.
-ENCODING, LEARNING = "encoding", "learning"
+#: The stage of the fit.
+LEARNING = "learning"
 #: What may be done with missing values; "impute" is the old name of "auto".
 MISSING_VALUES = ("auto", *FILLS, "impute", "refuse")
 #: Steps of the pipelines: ``AutoPLML`` encodes the table itself.
@@ -89,7 +85,7 @@ class Model:
 
     def labels(self, table: "pd.DataFrame", name: str) -> np.ndarray:
         """The labels of a table, as the classes of the model."""
-        values = _target(table, self.target, name)
+        values = labels_of(table, self.target, name)
         classes = self.classifier.classes_
         if classes.dtype.kind not in "biuf":
             return np.array([str(value) for value in values])
@@ -365,41 +361,59 @@ def fit(
     >>> model.classifier.predict(model.prepared(table[1:8:2], "new.csv"))
     array([0, 0, 0, 0])
     """
-    if missing not in MISSING_VALUES:
-        raise ValueError(f"missing must be one of {', '.join(MISSING_VALUES)}, got {missing!r}")
-    if key is not None and key not in table.columns:
-        raise ValueError(f"{name} has no column {key!r}; it has {listed(table.columns)}")
-    if target in (*drop, key, weight):
-        raise ValueError(
-            f"{name}: column {target!r} is the target, so it can neither be dropped nor be the key "
-            "or the weight"
-        )
-    labels = _plain(_target(table, target, name), f"{name}: column {target!r}")
-    table, labels, counts = _that_count(table, labels, weight, name)
-    apart = [column for column in dict.fromkeys((key, weight)) if column is not None]
-    report = describe(
-        table.drop(columns=apart),
+    check_missing(missing)
+    rows = training_rows(
+        table,
         target,
-        source=name,
+        name,
+        imputes=missing != "refuse",
         keep=keep,
-        drop=[column for column in drop if column not in apart],
+        drop=drop,
         uses=uses,
         doubts=doubts,
+        key=key,
+        weight=weight,
+        max_rows=max_rows,
+        random_state=parameters.get("random_state"),
+        tell=tell,
     )
-    tell(report)
-    report.check_usable()
-    for column, doubt in (doubts or {}).items():
-        if column in table.columns and column not in (target, *apart, *keep, *drop, *(uses or {})):
-            raise ValueError(f"{name}: column {column!r}: {doubt}, or --drop it")
-    columns = report.plan(imputes=missing != "refuse")
-    unused = [*apart, *(fact.name for fact in report.left_out)]
-    with stage(ENCODING):
-        tidied = columns.tidy(table, name)
-        profile = TrainingProfile.of(columns, tidied, unused)
-        part = _part(labels, max_rows, parameters.get("random_state"))
-        if len(part) < len(tidied):
-            tidied, labels, table = tidied.iloc[part], labels[part], table.iloc[part]
-            counts = None if counts is None else counts[part]
+    return learned(
+        rows,
+        regularization=regularization,
+        paper=paper,
+        missing=missing,
+        checkpoint=checkpoint,
+        **parameters,
+    )
+
+
+def check_missing(missing: str) -> None:
+    """Refuse what is none of ``MISSING_VALUES``.
+
+    Parameters
+    ----------
+    missing : as in ``fit``
+    """
+    if missing not in MISSING_VALUES:
+        raise ValueError(f"missing must be one of {', '.join(MISSING_VALUES)}, got {missing!r}")
+
+
+def learned(
+    rows: TrainingRows,
+    *,
+    regularization: float | None,
+    paper: bool,
+    missing: str,
+    checkpoint: Path | None,
+    **parameters: Any,
+) -> Model:
+    """Fit a pipeline to the rows of a table that are learned from.
+
+    Parameters
+    ----------
+    rows : of ``training_rows``
+    regularization, paper, missing, checkpoint, parameters : as in ``fit``
+    """
     fill = "auto" if missing in ("impute", "refuse") else missing
     if regularization is not None:
         classifier: Any = PLML(regularization=regularization, **parameters)
@@ -407,18 +421,10 @@ def fit(
         classifier = PLMLCV(**parameters) if paper else AutoPLML(missing=fill, **parameters)
     pipeline = _pipeline(classifier, fill)
     with stage(LEARNING, named=False):
-        options = fit_options(pipeline, counts)
-        pipeline.fit(tidied, labels, classify__checkpoint=checkpoint, **options)
-    keys = None if key is None else _keys(table[key], f"{name}: column {key!r}")
-    gaps = None if isinstance(classifier, AutoPLML) else pipeline[0].gaps(tidied)
-    return Model(pipeline, target, columns, profile, keys, report, gaps)
-
-
-def _part(labels: np.ndarray, most: int, seed: Any) -> np.ndarray:
-    """The rows to learn from: all, or a stratified part."""
-    if most < 2:
-        raise ValueError(f"max_rows must be at least 2, got {most}")
-    return stratified_part(np.unique(labels, return_inverse=True)[1], most, seed)
+        options = fit_options(pipeline, rows.weights)
+        pipeline.fit(rows.values, rows.labels, classify__checkpoint=checkpoint, **options)
+    gaps = None if isinstance(classifier, AutoPLML) else pipeline[0].gaps(rows.values)
+    return Model(pipeline, rows.target, rows.columns, rows.profile, rows.keys, rows.report, gaps)
 
 
 def _pipeline(classifier: Any, fill: str) -> Pipeline:
@@ -429,84 +435,3 @@ def _pipeline(classifier: Any, fill: str) -> Pipeline:
     pipeline = Pipeline(steps)
     pipeline[:-1].set_output(transform="pandas")
     return pipeline
-
-
-def row_weights(table: "pd.DataFrame", weight: str | None, name: str) -> np.ndarray | None:
-    """The weights of the rows of a table, as floats; None without such a column.
-
-    Parameters
-    ----------
-    table : with the weights in a column
-    weight : that column, or None
-    name : of the file, for messages
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from plml.tables import row_weights
-    >>> row_weights(pd.DataFrame({"size": [1.5, 2.5], "count": [3, 1]}), "count", "sizes.csv")
-    array([3., 1.])
-    """
-    if weight is None:
-        return None
-    if weight not in table.columns:
-        raise ValueError(f"{name} has no column {weight!r}; it has {listed(table.columns)}")
-    numbers = pandas().to_numeric(table[weight], errors="coerce")
-    wrong = np.flatnonzero(numbers.isna())
-    if len(wrong):
-        found = table[weight].iloc[wrong[0]]
-        raise ValueError(
-            f"{name}: column {weight!r} holds {str(found)!r} in row {wrong[0]}, and weights are "
-            "numbers; correct it"
-        )
-    return numbers.to_numpy(dtype=np.float64)
-
-
-def _that_count(
-    table: "pd.DataFrame", labels: np.ndarray, weight: str | None, name: str
-) -> tuple["pd.DataFrame", np.ndarray, np.ndarray | None]:
-    """The rows whose weight is not zero, with their labels and weights."""
-    try:
-        return rows_that_count(table, labels, row_weights(table, weight, name))[:3]
-    except ValueError as error:
-        message = str(error).replace("sample_weight", f"{name}: the weight in column {weight!r}")
-        raise ValueError(message) from error
-
-
-def _keys(values: "pd.Series", where: str) -> np.ndarray:
-    """Numbers as numbers, all else as texts."""
-    n_repeated = int(values.duplicated().sum())
-    if n_repeated:
-        warnings.warn(
-            f"{where} names {n_repeated} rows by a key that another row has; the nearest case is "
-            "then not one row alone",
-            stacklevel=3,
-        )
-    keys = values.to_numpy()
-    if keys.dtype.kind in "iuf":
-        return keys
-    return np.array(
-        ["" if lost else str(key) for key, lost in zip(keys, values.isna(), strict=True)]
-    )
-
-
-def _target(table: "pd.DataFrame", target: str, name: str) -> "pd.Series":
-    """The labels of a table, none of them missing."""
-    if target not in table.columns:
-        raise ValueError(f"{name} has no column {target!r}; it has {listed(table.columns)}")
-    labels = table[target]
-    lost = np.flatnonzero(labels.isna())
-    if len(lost):
-        raise ValueError(
-            f"{name}: column {target!r} has no label in {len(lost)} rows, the first is row "
-            f"{int(lost[0])}; drop these rows"
-        )
-    return labels
-
-
-def _plain(labels: "pd.Series", where: str) -> np.ndarray:
-    """Labels as NumPy values: strings, booleans or whole numbers."""
-    values = labels.to_numpy()
-    if reason := no_classes(labels):
-        raise ValueError(f"{where} {reason}")
-    return np.array([str(v) for v in values]) if values.dtype.kind not in "biuf" else values
