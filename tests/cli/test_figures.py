@@ -11,6 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 from command import run
+from plml import tables
 from plml.cli.figure_options import n_folds
 
 OPTIONS = ("--regularization", 1, "--bases", 3, "--quiet")
@@ -64,6 +65,21 @@ def test_what_cannot_be_measured_is_said(uneven, tmp_path, capsys):
     assert (tmp_path / "m.skops").exists()
     assert run("fit", *arguments, "--folds", -1) == 2
     assert "--folds must be at least 0, got -1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folds", [0, 1])
+def test_a_fit_to_a_part_of_the_rows_is_said(uneven, tmp_path, capsys, folds):
+    model = tmp_path / "m.skops"
+    part = ("--max-rows", 200, "--folds", folds, "-o", model)
+    assert run("fit", *fit_arguments(uneven), *part) == 0
+    printed = capsys.readouterr().out
+    n_cases = len(tables.load(model).classifier.training_cases()[1])
+    assert 190 < n_cases <= 200
+    assert "364 rows, 4 columns as 4 features" in printed
+    assert f"learned from a stratified part, {n_cases} of these rows (--max-rows)" in printed
+    assert ("not measured: " in printed) == (folds == 0)
+    assert run("fit", *fit_arguments(uneven), "--folds", 0, "-o", model) == 0
+    assert "stratified part" not in capsys.readouterr().out
 
 
 def test_rivals_are_trained_on_the_stored_rows(uneven, tmp_path, capsys):
