@@ -95,4 +95,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """All public names, whether they were used or not."""
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

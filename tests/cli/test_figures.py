@@ -103,8 +103,8 @@ def test_rows_that_were_learned_from_are_noticed(uneven, capsys):
     model = uneven / "model.skops"
     assert run("evaluate", model, uneven / "train.csv", "--quiet") == 0
     printed = capsys.readouterr().out
-    assert "; 364 are the same as rows that were learned from" in printed
-    assert "But most of the rows are the same as rows that were learned from" in printed
+    assert "; 364 are the same as cases of the model" in printed
+    assert "But most of the rows are the same as cases of the model" in printed
 
 
 def test_a_positive_class_a_report_and_a_picture(uneven, tmp_path, capsys):

@@ -81,7 +81,7 @@ def test_new_gaps(model, tmp_path, capsys):
     assert predicted(out, table, tmp_path) == (0 if imputes else 2)
     error = capsys.readouterr().err
     if imputes:
-        assert "'weight' has 1 missing values, which are filled in; no training row has" in error
+        assert "'weight' has 1 missing value, which is filled in; no training row has" in error
         assert "'colour' has 2 missing values, which are filled in; no training row has" in error
     else:
         assert "does not fit the model: column 'weight' has 1 missing values" in error
@@ -93,7 +93,7 @@ def test_what_makes_prediction_impossible_is_one_line(model, tmp_path, capsys):
     table = training_table()[:3].rename(columns={"colour": "Colour"}).assign(size=["1", "x", "2"])
     assert predicted(model[0], table, tmp_path) == 2
     error = capsys.readouterr().err
-    assert "it lacks the columns 'colour' ('Colour' may be 'colour'); add them, or" in error
+    assert "it lacks the column 'colour' ('Colour' may be 'colour'); add it, or" in error
     assert "; also, column 'size' holds 'x' in row 1, which is not a number" in error
     assert error.count("\n") == 1
     many = training_table()[:3].drop(columns="name")
@@ -107,7 +107,7 @@ def test_a_renamed_column_is_found_whatever_its_case(model, tmp_path, capsys):
     assert "'size', 'colour' ('SIZE' may be 'size'); add them" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["prediction", "share of large", "nearest case"])
+@pytest.mark.parametrize("name", ["prediction", "probability of large", "nearest case"])
 def test_a_key_does_not_hide_a_prediction(model, tmp_path, capsys, name):
     table = training_table()[:3].rename(columns={"name": name})
     assert predicted(model[0], table, tmp_path, "--id", name) == 2
@@ -143,8 +143,8 @@ def test_predictions_carry_key_shares_and_nearest_case(model, tmp_path):
     assert found.columns.tolist() == [
         "number",
         "prediction",
-        "share of large",
-        "share of small",
+        "probability of large",
+        "probability of small",
         "nearest case",
         "nearest class",
         "nearest distance",

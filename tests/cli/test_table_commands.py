@@ -53,7 +53,7 @@ def test_predict_from_csv_and_parquet(files, capsys):
     found = pd.read_csv(files / "found.csv")
     truth = pd.read_csv(files / "test.csv")["grape"]
     assert np.mean(found["prediction"] == truth) > 0.9
-    assert list(found.columns[1:]) == [f"share of {c}" for c in sorted(truth.unique())]
+    assert list(found.columns[1:]) == [f"probability of {c}" for c in sorted(truth.unique())]
     np.testing.assert_allclose(found.iloc[:, 1:].sum(axis=1), 1.0)
 
 

@@ -86,12 +86,10 @@ def test_the_verdict_follows_the_test():
         shares["theirs"][99 - n_wrong_there : 99] = shares["theirs"][99 - n_wrong_there : 99, ::-1]
         return Scorecard(labels, CLASSES, shares).verdict
 
-    assert "The mine helps: it is right on 6 more of the 100 rows than theirs, +6.0" in verdict(
-        0, 6
-    )
+    assert "The mine helps: it gets 6 more of the 100 rows right than theirs, +6.0" in verdict(0, 6)
     assert "more than chance" in verdict(0, 6)
-    assert "does harm: it is right on 7 fewer" in verdict(8, 1)
-    assert "do not show that the mine helps: it is right on 5 more" in verdict(0, 5)  # p = 1/16
+    assert "does harm: it gets 7 fewer" in verdict(8, 1)
+    assert "do not show that the mine helps: it gets 5 more" in verdict(0, 5)  # p = 1/16
     assert "may be chance" in verdict(0, 5)
     assert "on as many of the 100 rows as theirs (95% interval -" in verdict(2, 2)
     assert "chance" not in verdict(2, 2)
@@ -135,7 +133,7 @@ def test_rankings_are_compared_within_folds(rng):
 def test_known_rows_are_counted_in_the_title():
     labels = np.array(["no", "yes", "no"])
     card = Scorecard(labels, CLASSES, {"mine": constant(labels, 0.2)}, n_known=1)
-    assert repr(card).startswith("3 rows; 1 are the same as rows that were learned from\n")
+    assert repr(card).startswith("3 rows; 1 is the same as a case of the model\n")
     assert "most of the rows" not in card.verdict
 
 

@@ -25,6 +25,7 @@ from plml.cli.figure_options import (
     show,
 )
 from plml.cli.read_options import add_read_options, table_of
+from plml.estimators._certificate import certificate_text
 from plml.estimators.auto_plml import AutoPLML
 from plml.io.files import check_destination, is_stream
 from plml.preprocessing.columns import listed, pandas
@@ -40,6 +41,8 @@ _LOADING, _READING, _SAVING = "reading the model", "reading the table", "saving 
 _EVALUATING = "evaluating"
 #: The column of the predicted classes.
 _PREDICTION = "prediction"
+#: The stage in which they get probabilities.
+_PROBABILITIES = "probabilities"
 #: Options of ``plml fit`` by the parameters that they set.
 FIT_OPTIONS = {
     "max_iter": "--max-iter",
@@ -104,7 +107,7 @@ def add_table_commands(commands: Any) -> None:
         "--proba",
         dest="proba",
         action="store_true",
-        help="also the share of each class",
+        help="also the probability of each class",
     )
     predict.add_argument("--id", metavar="COLUMN", help="also this column, the key of the rows")
     predict.add_argument(
@@ -343,17 +346,10 @@ def _print_fitted(model: tables.Model, options: argparse.Namespace) -> None:
         print(f"learned from a stratified part, {n_cases} of these rows (--max-rows)")
     if isinstance(classifier, AutoPLML):
         print(classifier.summary())
-        learner: Any = classifier.model_
     else:
-        learner = classifier
         chosen = getattr(classifier, "best_regularization_", options.regularization)
         print(f"regularization {chosen:g}")
-    gaps = [learner.weights_gap_] if hasattr(learner, "weights_gap_") else []
-    stages = " and ".join(f"{gap:.1e}" for gap in [*gaps, learner.dual_gap_])
-    print(
-        f"at most {stages} (relative) from the optimum of its {'two stages' if gaps else 'metric'}"
-        f"{'' if learner.converged_ else ': not converged'}"
-    )
+        print(certificate_text([classifier]))
     if hasattr(classifier, "best_regularization_"):
         score = classifier.best_score_
         shown = f"{score:.2%}" if options.scoring is None else f"{score:.4g}"
@@ -364,7 +360,9 @@ def _print_fitted(model: tables.Model, options: argparse.Namespace) -> None:
 def _predict(options: argparse.Namespace) -> int:
     check_paths(options)
     with work(not options.quiet, passing=True):
-        plan_to({"predicting": 10, "shares": 10 * options.proba, NEAREST: 10 * options.nearest})
+        plan_to(
+            {"predicting": 10, _PROBABILITIES: 10 * options.proba, NEAREST: 10 * options.nearest}
+        )
         columns = _predictions(options)
     _write(pandas().DataFrame(columns), options.out)
     return 0
@@ -373,13 +371,13 @@ def _predict(options: argparse.Namespace) -> int:
 def _predictions(options: argparse.Namespace) -> dict[str, np.ndarray]:
     """The columns of the output."""
     model, table = read_both(options)
-    shares = [f"share of {label}" for label in model.classifier.classes_]
-    columns = _key(table, options, {_PREDICTION, *shares, *NEAREST_COLUMNS})
+    probabilities = [f"probability of {label}" for label in model.classifier.classes_]
+    columns = _key(table, options, {_PREDICTION, *probabilities, *NEAREST_COLUMNS})
     rows = model.prepared(table, str(options.table))
     columns[_PREDICTION] = in_blocks("predicting", model.classifier.predict, rows)
     if options.proba:
-        found = in_blocks("shares", model.classifier.predict_proba, rows)
-        columns |= dict(zip(shares, found.T, strict=True))
+        found = in_blocks(_PROBABILITIES, model.classifier.predict_proba, rows)
+        columns |= dict(zip(probabilities, found.T, strict=True))
     if options.nearest:
         columns |= nearest_cases(model, rows)
     return columns

@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from plml.backend.arrays import Array, check_device, is_collection, to_available_device
 from plml.estimators._calibration import calibrated, calibration
+from plml.estimators._certificate import certificate_text
 from plml.estimators._committee import (
     SharedPreparation,
     eligible,
@@ -661,7 +662,7 @@ class AutoPLML(LivingTable, Parameters, ScoresAsSelected, BaseEstimator):
 
     @of_one_fit
     def summary(self) -> str:
-        """What was selected and what it is worth, in a few lines."""
+        """What was selected, what it is worth, and the certificate, in a few lines."""
         encoder, scoring = self.encoder_, Scoring(self.scoring, self.classes_)
         name, shown = scoring.name, scoring.shown
         lines = [
@@ -672,6 +673,7 @@ class AutoPLML(LivingTable, Parameters, ScoresAsSelected, BaseEstimator):
             f"  best setting: {shown(self.best_score_)}",
             "selected" if len(self.members_) == 1 else "selected, to vote together",
             *(f"  {in_words(member)}" for member in self.members_),
+            certificate_text(self.models_),
         ]
         return "\n".join(lines)
 

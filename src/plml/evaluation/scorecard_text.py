@@ -4,6 +4,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from plml.evaluation.rivals import LARGEST
+from plml.wording import counted
 
 if TYPE_CHECKING:
     from plml.evaluation.scorecard import Figures, Scorecard
@@ -35,23 +36,24 @@ def verdict(card: "Scorecard") -> str:
         sentences.append(_against_one_answer(card))
     if card.n_known > _MOSTLY * len(card.labels):
         sentences.append(
-            "But most of the rows are the same as rows that were learned from: of new rows these "
-            "figures say nothing."
+            "But most of the rows are the same as cases of the model: of new rows these figures "
+            "say nothing."
         )
     return " ".join(sentences)
 
 
 def _against(card: "Scorecard", rival: str) -> str:
     found, (gain, low, high) = card.compared_with(rival), card.gain_over(rival)
-    more, sign, n_rows = found.only_first - found.only_second, found.sign(), len(card.labels)
+    more, sign = found.only_first - found.only_second, found.sign()
+    rows = counted(len(card.labels), "row")
     opening = _OPENINGS[sign].format(judged=card.judged)
     interval = f"95% interval {_points(low)} to {_points(high)}"
     if not more:
-        as_many = f"it is right on as many of the {n_rows} rows as {rival}"
+        as_many = f"it gets as many of the {rows} right as {rival}"
         return f"{opening}: {as_many} ({interval} points)."
     return (
-        f"{opening}: it is right on {abs(more)} {'more' if more > 0 else 'fewer'} of the {n_rows} "
-        f"rows than {rival}, {_points(gain)} points ({interval}, McNemar's p = "
+        f"{opening}: it gets {abs(more)} {'more' if more > 0 else 'fewer'} of the {rows} right "
+        f"than {rival}, {_points(gain)} points ({interval}, McNemar's p = "
         f"{_p_value(found.p_value)}), which {'may be' if sign == '=' else 'is more than'} chance."
     )
 
@@ -134,11 +136,12 @@ def shown_name(card: "Scorecard", name: str) -> str:
 
 def title_of(card: "Scorecard") -> str:
     """How many rows, and where they are from."""
-    text = f"{len(card.labels)} rows{f' {card.source}' if card.source else ''}"
+    text = f"{counted(len(card.labels), 'row')}{f' {card.source}' if card.source else ''}"
     if card.positive is not None:
         text += f", {int((card.labels == card.positive).sum())} of them {str(card.positive)!r}"
     if card.n_known:
-        text += f"; {card.n_known} are the same as rows that were learned from"
+        are = "is the same as a case" if card.n_known == 1 else "are the same as cases"
+        text += f"; {card.n_known} {are} of the model"
     return text
 
 

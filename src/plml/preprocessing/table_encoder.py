@@ -98,7 +98,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             self.day_first_ = list(columns.day_first)
             sizes = {name: int(rows[name].nunique()) for name in self.categories_}
             self.crowded_ = {name: n for name, n in sizes.items() if n > MOST_CATEGORIES}
-            self.n_missing_ = int(rows.isna().to_numpy().sum())
+            filled = [*columns.numbers, *columns.dates]  # a missing category is one of its own
+            self.n_missing_ = int(rows[filled].isna().to_numpy().sum())
             kinds = [
                 ("number", numbers, list(columns.numbers)),
                 ("category", _categories(), list(columns.categories)),

@@ -12,6 +12,7 @@ from plml.inspection.lineage import RARE_CATEGORY, UNKNOWN_CATEGORY
 from plml.preprocessing.columns import MISSING, Columns, listed, pandas
 from plml.preprocessing.date_encoder import date_texts
 from plml.preprocessing.dates import days_of
+from plml.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,7 +213,9 @@ def _gone(names: list[str], new: list[str]) -> str:
     near = {name: get_close_matches(name.strip().casefold(), plain, 1, 0.7) for name in names}
     renamed = [f"{plain[found[0]]!r} may be {name!r}" for name, found in near.items() if found]
     hint = f" ({', '.join(renamed[:4])})" if renamed else ""
-    return f"it lacks the columns {listed(names)}{hint}; add them, or fit without them"
+    columns, it = ("column", "it") if len(names) == 1 else ("columns", "them")
+    others = f"; it has {listed(new)} besides" if new else ""
+    return f"it lacks the {columns} {listed(names)}{hint}; add {it}, or fit without {it}{others}"
 
 
 def _tidied(columns: Columns, name: str, table: "pd.DataFrame") -> "pd.Series":
@@ -230,7 +233,8 @@ def _oddities(profile: TrainingProfile, name: str, values: "pd.Series") -> Itera
     """What one column has that the training rows had not."""
     lost = values.isna() if name in profile.ranges else values == MISSING
     if lost.any() and not profile.n_missing[name]:
-        yield f"has {int(lost.sum())} missing values, which are filled in; no training row has one"
+        gaps, are = counted(int(lost.sum()), "missing value"), "is" if lost.sum() == 1 else "are"
+        yield f"has {gaps}, which {are} filled in; no training row has one"
     elif lost.all():
         yield "is empty; it is filled in"
     present = values[~lost]
@@ -249,8 +253,8 @@ def _far_outside(low: float, high: float, present: "pd.Series", is_date: bool) -
         ends = np.array([low, high, first])
         texts = date_texts(ends, with_time=False) if is_date else [f"{end:g}" for end in ends]
         yield (
-            f"has {int(far.sum())} values far outside the range of the training rows, {texts[0]} "
-            f"to {texts[1]}, such as {texts[2]}"
+            f"has {counted(int(far.sum()), 'value')} far outside the range of the training rows, "
+            f"{texts[0]} to {texts[1]}, such as {texts[2]}"
         )
 
 
@@ -262,4 +266,4 @@ def _unseen(known: frozenset[str], present: "pd.Series") -> Iterator[str]:
     if len(unseen) == len(present):
         yield f"has no value that the training rows have, but {such}"
     else:
-        yield f"has {len(unseen)} values that no training row has, {such}"
+        yield f"has {counted(len(unseen), 'value')} that no training row has, {such}"
