@@ -31,7 +31,7 @@ LAYERS = (
     ("plml.solvers", "plml.serving"),
     ("plml.ops", "plml.validation"),
     ("plml.backend", "plml.preprocessing"),
-    ("plml.install",),
+    ("plml.install", "plml.wording"),
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 #: Folders of tests that are not of one package.

@@ -137,6 +137,8 @@ def _numbers_per_row(given: Any, n_rows: int) -> np.ndarray:
     if _is_masked(given):
         raise ValueError("sample_weight is a masked array, with missing weights; fill them")
     try:
+        if values.dtype.kind in "cmM":
+            raise TypeError
         weights = values.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(
@@ -297,8 +299,7 @@ def case_labels(
         shown = [repr(str(label)) for label in unknown[:5]] + ["..."] * (len(unknown) > 5)
         raise ValueError(
             f"y has classes that the model does not know: {', '.join(shown)}; "
-            'fit again to learn them, or take them as cases with new_classes="allow" '
-            "(--new-classes allow)"
+            'fit again to learn them, or take them as cases with new_classes="allow"'
         )
     classes = np.union1d(classes, unknown) if len(unknown) else classes
     return classes, np.searchsorted(classes, y)
@@ -314,13 +315,13 @@ def row_numbers(indices: Any, n_rows: int) -> np.ndarray:
             f"indices must be numbers of cases from 0 to {n_rows - 1}, or a mask of {n_rows}; got "
             f"{given.dtype} of shape {given.shape}"
         )
-    rows, counts = np.unique(given.astype(np.int64), return_counts=True)
+    rows, counts = np.unique(given, return_counts=True)
     if len(rows) and (rows[0] < 0 or rows[-1] >= n_rows):
         wrong = rows[-1] if rows[-1] >= n_rows else rows[0]
         raise ValueError(f"there is no case {wrong}; the cases are numbered from 0 to {n_rows - 1}")
     if (counts > 1).any():
         raise ValueError(f"case {rows[counts > 1][0]} is named more than once")
-    return rows
+    return rows.astype(np.int64)
 
 
 def safe_floats(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:

@@ -91,7 +91,7 @@ def test_the_verdict_follows_the_test():
     assert "does harm: it gets 7 fewer" in verdict(8, 1)
     assert "do not show that the mine helps: it gets 5 more" in verdict(0, 5)  # p = 1/16
     assert "may be chance" in verdict(0, 5)
-    assert "on as many of the 100 rows as theirs (95% interval -" in verdict(2, 2)
+    assert "gets as many of the 100 rows right as theirs (95% interval -" in verdict(2, 2)
     assert "chance" not in verdict(2, 2)
 
 

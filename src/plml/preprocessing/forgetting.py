@@ -52,7 +52,7 @@ def encoder_without(encoder: TableEncoder, gone: Rows, stay: Rows) -> tuple[Tabl
             scales, means = step.scales_ * root, step.means_
             _move_medians(encoder, step.medians_, (columns, firsts, scales, means), gone, stay)
         elif isinstance(step[-1], NeighborImputer):
-            _forget_donors(step[-1], gone.encoded[:, features])
+            _forget_donors(step[-1], gone.encoded[:, features], gone.gaps[:, columns])
         else:
             places = features.start + np.arange(len(columns))
             scaling = _scaling(step[-1], len(columns))
@@ -97,11 +97,12 @@ def _forget_names(step: OneHotEncoder, gone: np.ndarray, stay: np.ndarray) -> No
     step.categories_ = categories
 
 
-def _forget_donors(step: NeighborImputer, gone: np.ndarray) -> None:
+def _forget_donors(step: NeighborImputer, gone: np.ndarray, gaps: np.ndarray) -> None:
     """Take rows out of those that gaps are filled from."""
-    for row in gone:
+    for row, lost in zip(gone, gaps, strict=True):
         donors = step._fit_X
-        same = (np.isnan(donors) | np.isclose(donors, row, rtol=_SAME, atol=_SAME)).all(axis=1)
+        alike = lost | np.isclose(donors, row, rtol=_SAME, atol=_SAME)
+        same = (alike & (np.isnan(donors) == lost)).all(axis=1)
         if not same.any():
             continue
         if len(donors) == 1:
@@ -127,8 +128,19 @@ def _move_medians(
             np.isclose(values, fill[feature], rtol=_SAME, atol=_SAME).any()
             for values in (gone.own(feature, column), others)
         )
-        if theirs and not shared and len(others):
-            medians[i] = np.sort(others)[(len(others) - 1) // 2] * scale + mean
+        if not theirs or shared:
+            continue
+        if not len(others):
+            raise ValueError(
+                f"no other row has a value in {_named(encoder, column)}; to forget this one, fit "
+                "again without the column"
+            )
+        medians[i] = np.sort(others)[(len(others) - 1) // 2] * scale + mean
+
+
+def _named(encoder: TableEncoder, column: int) -> str:
+    names = getattr(encoder, "feature_names_in_", None)
+    return f"column {column}" if names is None else f"column {str(names[column])!r}"
 
 
 def _nothing(encoder: TableEncoder) -> np.ndarray:

@@ -55,7 +55,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     crowded_ : dict
         Categories with more than 30 values, and how many they have.
     n_missing_ : int
-        Entries that were missing.
+        Missing numbers and dates, which are filled in; a missing category is one of its own.
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Examples

@@ -148,7 +148,10 @@ def anchors_without(
     to_anchors = squared_distances_to(X - center, anchors - center)
     labels = to_anchors.argmin(axis=1)
     counts = np.ones(len(X)) if weights is None else weights
-    for b in np.unique(squared_distances_to(gone - center, anchors - center).argmin(axis=1)):
+    near = np.unique(squared_distances_to(gone - center, anchors - center).argmin(axis=1))
+    # Two anchors may be the same point, and the nearest one is only the first of them.
+    alike = (anchors[:, None, :] == anchors[None, near, :]).all(axis=2).any(axis=1)
+    for b in np.flatnonzero(alike):
         members = labels == b
         if members.any():
             result[b] = np.average(X[members].astype(np.float64), axis=0, weights=counts[members])
