@@ -442,7 +442,7 @@ class TestCommands:
         assert printed.out == expected
         for label in ("reading the model", "reading the table", "encoding"):
             assert (label, "") in reports
-        for label in ("predicting", "shares"):
+        for label in ("predicting", "probabilities"):
             assert (label, f"50 of {n} rows") in reports
             assert (label, f"{n} of {n} rows") in reports
         shown = percentages(printed.err)

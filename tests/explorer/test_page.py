@@ -244,7 +244,7 @@ class TestCommand:
         assert all(line.startswith("warning: ") for line in lines)
         for words in (
             "'a grape that nobody saw'; they count as errors",
-            "1 values that no training row has, 'east'",
+            "1 value that no training row has, 'east'",
         ):
             assert sum(words in line for line in lines) == 1
 
