@@ -23,10 +23,13 @@ from plml.backend.arrays import (
     segment_sum,
     to_device,
 )
+from plml.backend.sparse import entries_of, sparse_product
 from plml.ops.grouped import GroupedPairs
 from plml.ops.pairs import PairOperator
-from plml.ops.projections import project_psd, project_psd_by_sign, project_simplex
+from plml.ops.projections import EXACTLY, project_psd, project_psd_by_sign, project_simplex
+from plml.ops.span import round_center
 from plml.stages.anchors import kmeans_anchors
+from plml.stages.graph import curvature, laplacian_of_neighbors
 from plml.stages.metrics import learn_metrics
 from plml.stages.neighbors import ExactNeighbors, euclidean_neighbors
 from plml.stages.search import LocalMetricIndex
@@ -65,6 +68,46 @@ def test_neighbors_are_the_same(rng, device, dtype):
     found = euclidean_neighbors(to_device(X, device), 5)
     np.testing.assert_array_equal(on_host(found[1]), expected[1])
     np.testing.assert_allclose(on_host(found[0]), expected[0], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("k", [3, 9])
+def test_laplacians_are_the_same(rng, device, weighted, k):
+    X = rng.normal(size=(200, 3))
+    X[10:30] = X[10]  # no scale of their own, and edges of zero
+    counts = rng.integers(1, 4, len(X)).astype(float) if weighted else None
+    squared, nearest = euclidean_neighbors(X, max(k, 7))
+    expected = laplacian_of_neighbors(squared, nearest, k, X, counts)
+    found = laplacian_of_neighbors(squared, nearest, k, to_device(X, device), counts)
+    dense = np.zeros(expected.shape)
+    rows, columns, values = (on_host(part) for part in entries_of(found))
+    dense[rows, columns] = values
+    np.testing.assert_allclose(dense, expected.toarray(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(on_host(curvature(found)), 2.0 * expected.diagonal(), rtol=1e-12)
+    W = to_device(X, device)
+    for some in (slice(None), slice(50, 120)):
+        product = sparse_product(found, W, 2.5, some)(W)
+        np.testing.assert_allclose(on_host(product), 2.5 * (expected @ X)[some], atol=1e-10)
+
+
+def test_the_round_center_is_the_same(rng, device, dtype):
+    X = (rng.normal(size=(300, 4)) * [1, 1e-3, 1e4, 0] + [0, 5, -1e6, 2]).astype(dtype)
+    expected = round_center(X)
+    np.testing.assert_array_equal(round_center(to_device(X, device)), expected)
+    assert expected[3] == 2
+    spread = np.maximum(X.astype(np.float64).std(axis=0), 1e-300)
+    assert (np.abs(expected - X.mean(axis=0, dtype=np.float64)) <= spread / 8).all()
+
+
+@pytest.mark.parametrize("d", [33, 40])
+def test_certificates_by_sign_are_those_by_eigenvalues(rng, device, d):
+    vectors = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    values = np.concatenate([[5.0, 1e-3, 1e-9, -1e-9, -2.0], rng.normal(size=d - 5)])
+    S = np.stack([(vectors * values) @ vectors.T, -np.eye(d), np.zeros((d, d))])
+    found = on_host(project_psd_by_sign(to_device(S, device), EXACTLY))
+    np.testing.assert_allclose(found, project_psd(S), atol=1e-13)
+    assert np.linalg.eigvalsh(found).min() >= -1e-13
+    assert not found[1:].any()
 
 
 def test_local_metric_neighbors_are_the_same(rng, device, dtype):

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 import judge
 from plml.stages.anchors import kmeans_anchors
-from plml.stages.graph import graph_laplacian, local_scales, similarity_graph
+from plml.stages.graph import curvature, graph_laplacian, local_scales, similarity_graph
 from plml.stages.neighbors import euclidean_neighbors
 
 
@@ -35,6 +36,13 @@ def test_laplacian_is_the_quadratic_form_of_differences(rng):
     expected = 0.5 * sum(dense[i, j] * (w[i] - w[j]) ** 2 for i in range(30) for j in range(30))
     assert w @ (L @ w) == pytest.approx(expected)
     np.testing.assert_allclose(L @ np.ones(30), 0, atol=1e-12)
+
+
+def test_the_curvature_majorises_the_laplacian(rng):
+    L = graph_laplacian(similarity_graph(*euclidean_neighbors(rng.normal(size=(30, 3)), 7), 6))
+    assert np.linalg.eigvalsh(np.diag(curvature(L)) - L.toarray()).min() >= -1e-12
+    alone = sparse.diags_array([1.0, 2.0, 3.0]).tocsr()
+    np.testing.assert_array_equal(curvature(alone), [1.0, 2.0, 3.0])
 
 
 def test_scale_is_the_seventh_neighbor_or_the_last():

@@ -2,19 +2,17 @@
 
 The stages and solvers are written against the array namespace of their input (array-api-compat).
 What it does not have is here: a choice of device, inner products, segment sums, the largest entries
-of a row, sparse products.
+of a row. Sparse matrices are in ``sparse.py``.
 """
 
 import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from math import inf
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from plml.backend.context import holding
 from plml.backend.threads import SERIAL, ThreadTeam
@@ -193,6 +191,41 @@ def beyond(point: Array, move: Array, length: Array, out: Array) -> None:
     out += point
 
 
+def add_product(out: Array, a: Array, b: Array) -> None:
+    """Add a * b to ``out``, entry by entry; a and b may be broadcast."""
+    if is_tensor(out):
+        out.addcmul_(a, b)  # without an array for the product
+    else:
+        out += a * b
+
+
+def matrix_products(A: Array, B: Array, scale: float, plus: Array, times: float) -> Array:
+    """Return scale A B + times plus, all (m, d, d) stacks of matrices, in one pass."""
+    if is_tensor(A):
+        return plus.baddbmm(A, B, beta=times, alpha=scale)
+    return scale * (A @ B) + times * plus
+
+
+def add_matrix_product(out: Array, A: Array, B: Array) -> None:
+    """Add A @ B to ``out``."""
+    if is_tensor(out):
+        out.addmm_(A, B)
+    else:
+        out += A @ B
+
+
+def extrapolate(before: Array, after: Array, momentum: Array, out: Array) -> None:
+    """Write after + momentum * (after - before) to ``out``, which may be ``before``."""
+    if is_tensor(out):
+        import torch
+
+        torch.lerp(before, after, 1.0 + momentum, out=out)
+        return
+    np.subtract(after, before, out=out)
+    out *= momentum
+    out += after
+
+
 def total(x: Array) -> Array:
     """The sum of all entries, accumulated in float64, as a number on the device."""
     xp = namespace(x)
@@ -262,9 +295,10 @@ def _largest_of_rows_in_groups(scores: Array, k: int) -> Array:
         return scores.topk(k, dim=1).indices
     grouped = scores[:, : n_groups * _GROUP].unflatten(1, (n_groups, _GROUP))
     groups = grouped.amax(2).topk(k, dim=1).indices
-    members = groups[:, :, None] * _GROUP + groups.new_tensor(range(_GROUP))
-    rest = groups.new_tensor(range(n_groups * _GROUP, columns)).expand(n, -1)
-    members = namespace(scores).concat([members.reshape(n, -1), rest], axis=1)
+    xp, place = namespace(scores), device(scores)
+    members = groups[:, :, None] * _GROUP + xp.arange(_GROUP, device=place)
+    rest = xp.arange(n_groups * _GROUP, columns, device=place).expand(n, -1)
+    members = xp.concat([members.reshape(n, -1), rest], axis=1)
     return members.gather(1, scores.gather(1, members).topk(k, dim=1).indices)
 
 
@@ -314,94 +348,6 @@ def no_autocast() -> Iterator[None]:
     gpu = torch.autocast("cuda", enabled=False) if torch.cuda.is_available() else nullcontext()
     with torch.no_grad(), torch.autocast("cpu", enabled=False), gpu:
         yield
-
-
-def sparse_product(matrix: sparse.csr_array, like_x: Array) -> Callable[[Array], Array]:
-    """The function x -> matrix @ x, with the matrix on the device of x and in its dtype."""
-    if not is_tensor(like_x):
-        matrix = matrix.astype(like_x.dtype)
-        return lambda x: matrix @ x
-    tensor = _tensor_csr(
-        like(matrix.data, like_x, like_x.dtype),
-        like(matrix.indices.astype(np.int32), like_x),
-        like(matrix.indptr.astype(np.int32), like_x),
-        matrix.shape,
-    )
-    return lambda x: tensor @ x
-
-
-class Edges:
-    """A sparse matrix with fixed positions and changing entries, one per pair (i, j).
-
-    Parameters
-    ----------
-    pairs : (n_pairs, 2) integer array of rows and columns
-    n : the matrix is n x n
-    like_x : an array of the namespace and device of the products
-    """
-
-    def __init__(self, pairs: np.ndarray, n: int, like_x: Array) -> None:
-        self.n = n
-        self._order, self._indptr, self._indices = _compressed(pairs[:, 0], pairs[:, 1], n)
-        self._starts = self._indptr  # on the host: slicing must not wait for a device
-        if is_tensor(like_x):
-            transposed = _compressed(pairs[:, 1], pairs[:, 0], n)
-            self._transposed = [like(part, like_x) for part in transposed]
-            arrays = (self._order, self._indptr, self._indices)
-            self._order, self._indptr, self._indices = (like(part, like_x) for part in arrays)
-
-    def entries(self, values: Array, dtype: Any) -> Array:
-        """Values of the pairs in the order and dtype that the products need."""
-        return namespace(values).astype(values[self._order], dtype, copy=False)
-
-    def half_laplacian(
-        self, entries: Array, x: Array, team: ThreadTeam, blocks: list[slice]
-    ) -> Array:
-        """(D / 2 - S) x with S this matrix and D the diagonal of its row sums, block by block."""
-        result = namespace(x).empty_like(x)
-
-        def fill(rows: slice) -> None:
-            sums, product = self._product(entries, x, rows)
-            result[rows] = 0.5 * sums[:, None] * x[rows] - product
-
-        team.map(fill, blocks)
-        return result
-
-    def _product(self, entries: Array, x: Array, rows: slice) -> tuple[Array, Array]:
-        """Row sums of some rows of the matrix, and those rows of its product with x."""
-        first, last = (int(self._starts[row]) for row in (rows.start, rows.stop))
-        indptr = self._indptr[rows.start : rows.stop + 1] - first
-        parts = (entries[first:last], self._indices[first:last], indptr)
-        shape = (rows.stop - rows.start, self.n)
-        if not is_tensor(x):
-            matrix = sparse.csr_array(parts, shape=shape)
-            return np.asarray(matrix.sum(axis=1)).ravel(), matrix @ x
-        matrix = _tensor_csr(*parts, shape)
-        return matrix @ x.new_ones(self.n), matrix @ x
-
-    def transposed_product(self, values: Array, entries: Array, x: Array) -> Array:
-        """The transposed matrix times x; the values are those of the entries."""
-        if not is_tensor(x):
-            parts = (entries, self._indices, self._indptr)
-            return sparse.csr_array(parts, shape=(self.n, self.n)).T @ x
-        order, indptr, indices = self._transposed
-        return _tensor_csr(values[order].to(x.dtype), indices, indptr, (self.n, self.n)) @ x
-
-
-def _compressed(rows: np.ndarray, columns: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
-    """Order of the entries, row pointers and columns of a matrix in compressed rows."""
-    order = np.argsort(rows, kind="stable")
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
-    return order, indptr, columns[order]
-
-
-def _tensor_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> Array:
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled")
-        return torch.sparse_csr_tensor(indptr, indices, data, size=shape, check_invariants=False)
 
 
 def team_for(x: Array, team: ThreadTeam) -> ThreadTeam:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from dask.sizeof import sizeof
 
-from plml.backend.arrays import Edges
+from plml.backend.sparse import Edges
 from plml.dask.cells import CellIndex
 from plml.ops.pairs import PairOperator
 from plml.stages.metrics import MetricsDual

@@ -95,6 +95,7 @@ class NeighborClassifier(LivingCases, Parameters, ClassifierMixin, BaseEstimator
             run = replace(run, earlier=self._earlier(model, run.checkpoint))
             with nullcontext() if within else run.shown():
                 X = to_available_device(X, model.device)
+                model._origin = round_center(X)
                 span = model._set_span(X)
                 model._learn(inside(X, span), codes, run)
                 _ = model._metric  # made now: a prediction changes nothing of a fitted estimator
@@ -147,7 +148,6 @@ class NeighborClassifier(LivingCases, Parameters, ClassifierMixin, BaseEstimator
         self._fit_weights = with_class_weight(weights, self.class_weight, self.classes_, codes)
         # A copy: whoever changes the array later does not change the model.
         self._fit_X, self._fit_codes, self._n_learned = X.copy(), codes, len(X)
-        self._origin = round_center(self._fit_X)
         self._check_enough_rows()
         self._class_sizes = np.bincount(codes, minlength=len(self.classes_))
         stays = is_on_gpu(tensor) and str(tensor.dtype).endswith(X.dtype.name)

@@ -17,7 +17,6 @@ import numpy as np
 
 from plml.backend.arrays import (
     Array,
-    Edges,
     device,
     like,
     namespace,
@@ -26,6 +25,7 @@ from plml.backend.arrays import (
     share_of_memory,
     team_for,
 )
+from plml.backend.sparse import Edges
 from plml.backend.threads import SERIAL, ThreadTeam
 from plml.ops.pairs import Pairs
 from plml.ops.projections import PsdMatrices, as_psd_matrices

@@ -20,7 +20,7 @@ import numpy as np
 
 from plml.backend.arrays import (
     Array,
-    Edges,
+    add_product,
     device,
     is_tensor,
     like,
@@ -30,6 +30,7 @@ from plml.backend.arrays import (
     share_of_memory,
     team_for,
 )
+from plml.backend.sparse import Edges
 from plml.backend.threads import SERIAL, ThreadTeam
 from plml.ops.projections import PsdMatrices, as_psd_matrices
 
@@ -159,7 +160,7 @@ class PairOperator(Pairs):
         xp, d = namespace(out), self.X.shape[1]
         X, W = self.X[rows], self.weights[rows]
         Y = W[:, :, None] * out[rows][:, None, :]
-        Y += into[rows][:, :, None] * X[:, None, :]
+        add_product(Y, into[rows][:, :, None], X[:, None, :])
         G = X.T @ xp.reshape(Y, (len(X), -1))
         G = xp.permute_dims(xp.reshape(G, (d, self.n_bases, d)), (1, 0, 2))
         return xp.astype(G, xp.float64)

@@ -1,15 +1,22 @@
 """Euclidean projections. Each docstring is the optimisation problem that the function solves."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from plml.backend.arrays import Array, columns_as_rows, device, namespace
+from plml.backend.arrays import Array, columns_as_rows, device, matrix_products, namespace
 from plml.backend.threads import SERIAL, ThreadTeam
 
-#: Odd quintics a y + b y^3 + c y^5: the first ones lift small values fast, the last ones (the
-#: Newton-Schulz step of order three) converge to the sign.
-_SIGN_STEPS = ((3.4445, -4.775, 2.0315),) * 12 + ((1.875, -1.25, 0.375),) * 5
+#: Odd quintics a y + b y^3 + c y^5: the first one lifts small values fast, the second one (the
+#: Newton-Schulz step of order three) converges to the sign.
+_LIFT, _CONVERGE = (3.4445, -4.775, 2.0315), (1.875, -1.25, 0.375)
+_N_CONVERGE = 5
+#: Eigenvalues that ``project_psd_by_sign`` tells from zero, relative to the norm: enough for the
+#: iterations of a solver, and all that double precision knows.
+ROUGHLY, EXACTLY = 1e-6, 1e-14
+#: Sides of matrices are multiples of this in products on a GPU.
+_ALIGNED = 4
 #: Rows with larger entries are shifted first, which limits the rounding.
 _FAR_FROM_THE_SIMPLEX = 4.0
 #: From this many dimensions on, a decomposition takes longer than handing it to a thread.
@@ -155,22 +162,38 @@ def _rounding(eigenvalues: Array) -> Array:
     return eigenvalues.shape[-1] * xp.finfo(eigenvalues.dtype).eps * largest
 
 
-def project_psd_by_sign(S: Array) -> Array:
-    """``project_psd`` without eigenvalues: (S)_+ = (S + |S|) / 2 with |S| = S sign(S).
+def project_psd_by_sign(S: Array, resolution: float = ROUGHLY) -> Array:
+    """``project_psd`` without eigenvalues, of (m, d, d): (S)_+ = (S + |S|) / 2, |S| = S sign(S).
 
     The sign comes from a quintic iteration that consists of matrix products, which a GPU computes
-    many times faster than a decomposition. Eigenvalues within 1e-6 of zero, relative to the
-    largest, may keep a part of their sign. An error of that size is fine for the iterations of a
-    solver; certificates use ``project_psd``.
+    many times faster than a decomposition. Eigenvalues within ``resolution`` of zero, relative to
+    the norm of the matrix, may keep a part of their sign.
     """
-    xp = namespace(S)
+    xp, d = namespace(S), S.shape[-1]
+    S = _aligned(S)
     norm = xp.sqrt(xp.sum(S * S, axis=(-2, -1), keepdims=True))
     Y = S / xp.where(norm > 0, norm, xp.ones_like(norm))
-    for a, b, c in _SIGN_STEPS:
+    n_lifts = math.ceil(-math.log(resolution) / math.log(_LIFT[0]))
+    for a, b, c in (_LIFT,) * n_lifts + (_CONVERGE,) * _N_CONVERGE:
         square = Y @ Y
-        Y = a * Y + (b * square + c * (square @ square)) @ Y
+        Y = matrix_products(matrix_products(square, square, c, square, b), Y, 1.0, Y, a)
     absolute = S @ Y
-    return 0.25 * (2.0 * S + absolute + xp.matrix_transpose(absolute))
+    projected = 0.25 * (2.0 * S + absolute + xp.matrix_transpose(absolute))
+    # A matrix that should vanish does.
+    left = xp.sqrt(xp.sum(projected * projected, axis=(-2, -1), keepdims=True))
+    vanished = left <= d * xp.finfo(S.dtype).eps * norm
+    return xp.where(vanished, xp.zeros_like(projected), projected)[:, :d, :d]
+
+
+def _aligned(S: Array) -> Array:
+    """Matrices (m, d, d) with zeros up to a d that fast products like."""
+    m, d, _ = S.shape
+    side = -(-d // _ALIGNED) * _ALIGNED
+    if side == d:
+        return S
+    result = namespace(S).zeros((m, side, side), dtype=S.dtype, device=device(S))
+    result[:, :d, :d] = S
+    return result
 
 
 def psd_factor(M: np.ndarray, rank_tolerance: float = 0.0) -> np.ndarray:

@@ -150,21 +150,24 @@ def _whole_span(X: Array) -> Span | None:
         return None
     basis = np.zeros((d, rank))
     basis[varies] = directions[:rank].T
-    return Span(center, basis).about(round_center(on_host(X)))
+    return Span(center, basis).about(round_center(X))
 
 
-def round_center(X: np.ndarray) -> np.ndarray:
+def round_center(X: Array) -> np.ndarray:
     """A point near the mean of the rows (n, d), its coordinates multiples of an eighth of a spread.
 
     Products of differences to it are as accurate as to the mean, and who knows all rows but one can
     compute that one from a mean, but not from this: n roundings of such a size are beyond the rows.
     """
-    mean = X.mean(axis=0, dtype=np.float64)
-    squares = sum(((X[block] - mean) ** 2).sum(axis=0) for block in row_blocks(*X.shape))
+    xp, blocks = namespace(X), row_blocks(len(X), X.shape[1], X)
+    mean = xp.mean(xp.astype(X[:1], xp.float64), axis=0)
+    mean = mean + sum(xp.sum(X[block] - mean, axis=0) for block in blocks) / len(X)
+    squares = sum(xp.sum((X[block] - mean) ** 2, axis=0) for block in blocks)
+    varies = on_host(xp.max(X, axis=0) > xp.min(X, axis=0))
+    mean, squares, first = (on_host(part) for part in (mean, squares, X[0]))
     spread = np.sqrt(squares / len(X))
-    varies = X.max(axis=0) > X.min(axis=0)
     step = 2.0 ** (np.floor(np.log2(np.where(varies & (spread > 0.0), spread, 1.0))) - 3.0)
-    return np.where(varies, np.round(mean / step) * step, X[0])
+    return np.where(varies, np.round(mean / step) * step, first)
 
 
 def _accurate_product(A: Array, B: Array) -> Array:

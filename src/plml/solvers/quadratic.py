@@ -2,7 +2,16 @@
 
 from typing import Protocol
 
-from plml.backend.arrays import Array, beyond, downhill, fetch, like, namespace, row_dot
+from plml.backend.arrays import (
+    Array,
+    beyond,
+    downhill,
+    extrapolate,
+    fetch,
+    like,
+    namespace,
+    row_dot,
+)
 from plml.backend.graphs import Repeated
 from plml.backend.threads import ThreadTeam
 from plml.solvers.problem import (
@@ -79,7 +88,7 @@ class _Accelerated:
         xp = namespace(x0)
         self.problem = problem
         self.iteration = int(saved.get("iteration", 0))
-        self._moved = xp.empty_like(x0)
+        self._moved, self._one = xp.empty_like(x0), xp.ones_like(x0[0, 0])
         self._round = Repeated(lambda: self._iterate(CHECK_EVERY), x0)
         if saved:
             arrays = (like(saved[name], x0, x0.dtype) for name in _STATE)
@@ -119,10 +128,10 @@ class _Accelerated:
     def _once(self) -> None:
         """One iteration; t and the momentum start afresh if the momentum points uphill."""
         team, blocks, xp = self.problem.team, self.problem.blocks, namespace(self.t)
-        uphill = sum(team.map(self._step, blocks)) > 0.0
-        one = xp.ones_like(self.t)
-        before = xp.where(uphill, one, self.t)
-        self.t[...] = xp.where(uphill, one, 0.5 * (1.0 + xp.sqrt(1.0 + 4.0 * self.t * self.t)))
+        first, *others = team.map(self._step, blocks)
+        uphill = sum(others, first) > 0.0
+        before = xp.where(uphill, self._one, self.t)
+        self.t[...] = xp.where(uphill, self._one, 0.5 + xp.sqrt(0.25 + self.t * self.t))
         momentum = (before - 1.0) / self.t
         team.map(lambda rows: self._extrapolate(rows, momentum), blocks)
 
@@ -145,5 +154,5 @@ class _Accelerated:
         """Move some rows of y beyond x by the momentum; H y follows without a product."""
         product = self.problem.product(self.x, rows)
         beyond(self.x[rows], self._moved[rows], momentum, out=self.y[rows])
-        beyond(product, product - self.Hx[rows], momentum, out=self.Hy[rows])
+        extrapolate(self.Hx[rows], product, momentum, out=self.Hy[rows])
         self.Hx[rows] = product

@@ -7,7 +7,16 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from plml.backend.arrays import Array, is_tensor, like, namespace, on_host, row_dot
+from plml.backend.arrays import (
+    Array,
+    device,
+    fetch,
+    is_tensor,
+    like,
+    namespace,
+    on_host,
+    row_dot,
+)
 
 MAX_ITER = 300
 TOLERANCE = 1e-4
@@ -100,7 +109,8 @@ def _spread_out(
 def _cluster_means(X: Array, labels: Array, centers: Array, weights: Array | None) -> Array:
     """The means of the clusters; an empty one stays where it is."""
     xp = namespace(X)
-    members = xp.astype(labels[:, None] == like(np.arange(len(centers)), X)[None], xp.float64)
+    numbers = xp.arange(len(centers), device=device(X))
+    members = xp.astype(labels[:, None] == numbers, xp.float64)
     if weights is not None:
         members = weights[:, None] * members
     counts = xp.sum(members, axis=0)[:, None]
@@ -108,26 +118,33 @@ def _cluster_means(X: Array, labels: Array, centers: Array, weights: Array | Non
     return xp.where(counts > 0, members.T @ X / safe, centers)
 
 
+def _nearest_center(X: Array, centers: Array) -> Array:
+    """argmin_b ||c_b||^2 - 2 <x, c_b>: the squares of the rows are the same for all centers."""
+    return namespace(X).argmin(row_dot(centers, centers) - 2.0 * (X @ centers.T), axis=1)
+
+
 def _lloyd(X: Array, centers: Array, weights: Array | None) -> tuple[Array, np.ndarray, int]:
     """Lloyd's iteration, stopped as scikit-learn's ``KMeans`` stops it."""
     xp = namespace(X)
     X64 = xp.astype(X, xp.float64)
-    enough = TOLERANCE * float(xp.mean(xp.var(X64, axis=0)))
-    centers = xp.astype(centers, xp.float64)
+    center = xp.mean(X64, axis=0)
+    X64, centers = X64 - center, xp.astype(centers, xp.float64) - center
+    enough = TOLERANCE * float(xp.mean(xp.mean(X64 * X64, axis=0)))
     labels, n_iter = None, 0
     while n_iter < MAX_ITER:
         n_iter += 1
-        previous = labels
-        labels = xp.argmin(squared_distances_to(X64, centers), axis=1)
-        if previous is not None and bool(xp.all(labels == previous)):
-            break
+        previous, labels = labels, _nearest_center(X64, centers)
         moved = _cluster_means(X64, labels, centers, weights)
-        shift = float(xp.sum((moved - centers) ** 2))
+        shift = xp.sum((moved - centers) ** 2)
+        same = 0.0 * shift if previous is None else xp.all(labels == previous)
+        shift, same = fetch(shift, same)  # one wait for the device
         centers = moved
-        if shift <= enough:
-            labels = xp.argmin(squared_distances_to(X64, centers), axis=1)
+        if same:
             break
-    return xp.astype(centers, X.dtype), on_host(labels), n_iter
+        if shift <= enough:
+            labels = _nearest_center(X64, centers)
+            break
+    return xp.astype(centers + center, X.dtype), on_host(labels), n_iter
 
 
 def anchors_without(

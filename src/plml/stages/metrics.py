@@ -21,9 +21,11 @@ from plml.backend.arrays import (
     segment_sum,
     total,
 )
-from plml.backend.threads import thread_team
+from plml.backend.threads import ThreadTeam, thread_team
 from plml.ops.pairs import Pairs, pair_operator
 from plml.ops.projections import (
+    EXACTLY,
+    ROUGHLY,
     PsdMatrices,
     as_psd_matrices,
     project_box,
@@ -148,13 +150,11 @@ class MetricsDual:
     def metrics_of(self, scatter: Array) -> PsdMatrices:
         """The metrics that belong to the scatter -K."""
         S = self.center + scatter / (2.0 * self.regularization)
-        if is_tensor(S):
-            by_sign = not self.exact and S.shape[-1] > _SIGN_PAYS
-            return PsdMatrices(project_psd_by_sign(S) if by_sign else project_psd(S))
-        if self.exact:
-            return project_psd_factored(S, self.pairs.team)
-        found = project_psd_factored(S.astype(self.pairs.X.dtype), self.pairs.team)
-        return found._replace(matrices=found.matrices.astype(np.float64))
+        xp = namespace(S)
+        if not self.exact:
+            S = xp.astype(S, self.pairs.X.dtype, copy=False)
+        found = _projected(S, self.exact, self.pairs.team)
+        return found._replace(matrices=xp.astype(found.matrices, xp.float64, copy=False))
 
     def evaluate(self, gamma: Array) -> Evaluation:
         """g(gamma), keeping the metrics for the gradient."""
@@ -258,6 +258,15 @@ class MetricsDual:
     def _hinge(self, slack: Array) -> Array:
         losses = namespace(slack).clip(-slack, 0.0, None)
         return dot(losses, self.upper) if self._is_weighted else total(losses)
+
+
+def _projected(S: Array, exact: bool, team: ThreadTeam) -> PsdMatrices:
+    """The projections of (m, d, d) symmetric matrices, the fastest way there is."""
+    if not is_tensor(S):
+        return project_psd_factored(S, team)
+    if S.shape[-1] <= _SIGN_PAYS:
+        return PsdMatrices(project_psd(S))
+    return PsdMatrices(project_psd_by_sign(S, EXACTLY if exact else ROUGHLY))
 
 
 class Metrics(NamedTuple):

@@ -10,13 +10,7 @@ from plml.solvers.problem import NO_CHECKPOINT, Callback, Checkpointer
 from plml.stages.anchors import kept_anchors, kmeans_anchors
 from plml.stages.approximate import neighbors_of
 from plml.stages.earlier import Earlier, starting_gamma
-from plml.stages.graph import (
-    graph_laplacian,
-    local_scales,
-    n_nearest,
-    similarity_graph,
-    weighted_edges,
-)
+from plml.stages.graph import laplacian_of_neighbors, local_scales, n_nearest
 from plml.stages.metrics import Metrics, learn_metrics
 from plml.stages.pipeline import Prepared, Settings, SmoothWeighting, Stages, Weights
 from plml.stages.priors import prior_metric
@@ -77,11 +71,11 @@ class OneMachine(Stages):
         self, graph: tuple[np.ndarray, np.ndarray], anchors: Array, weighting: SmoothWeighting
     ) -> WeightProblem:
         """The problem of equation 4."""
-        S = similarity_graph(*graph, weighting.n_graph_neighbors)
-        S = weighted_edges(S, self.sample_weight, self.sample_weight)
         terms = row_terms(self.X, anchors, weighting.locality)
-        laplacian, counted = graph_laplacian(S), self._counted()
-        return WeightProblem(terms, anchors, weighting.smoothness, laplacian, counted)
+        laplacian = laplacian_of_neighbors(
+            *graph, weighting.n_graph_neighbors, self.X, self.sample_weight
+        )
+        return WeightProblem(terms, anchors, weighting.smoothness, laplacian, self._counted())
 
     def smooth_weights(
         self,

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from plml.backend.arrays import (
     Array,
+    add_matrix_product,
     device,
     dot,
     dtype_name,
@@ -18,10 +19,10 @@ from plml.backend.arrays import (
     on_host,
     row_dot,
     share_of_memory,
-    sparse_product,
     team_for,
     total,
 )
+from plml.backend.sparse import sparse_product
 from plml.backend.threads import SERIAL, ThreadTeam, one_blas_thread, thread_team
 from plml.ops.projections import project_simplex, project_simplex_from
 from plml.solvers.fista import fista
@@ -38,7 +39,7 @@ from plml.solvers.problem import (
 from plml.solvers.quadratic import accelerated
 from plml.solvers.simplex_rows import RowQuadratics, minimize_rows
 from plml.solvers.spectral import spectral
-from plml.stages.graph import n_nearest, query_similarity, weighted_edges
+from plml.stages.graph import curvature, n_nearest, query_similarity, weighted_edges
 
 #: Elements of W in a block of rows, so that it stays in the cache.
 _BLOCK_ELEMENTS = 2**17
@@ -109,7 +110,7 @@ class WeightProblem:
     terms : RowTerms
     anchors : (m, d) array, U
     smoothness : lambda_2
-    laplacian : (n, n) sparse array, L
+    laplacian : (n, n) sparse array, or tensor where the rows are tensors, L
     sample_weight : (n,) array, one by default
     """
 
@@ -118,7 +119,7 @@ class WeightProblem:
         terms: RowTerms,
         anchors: Array,
         smoothness: float,
-        laplacian: sparse.sparray,
+        laplacian: Any,
         sample_weight: Array | None = None,
     ) -> None:
         self.anchors = anchors
@@ -127,8 +128,8 @@ class WeightProblem:
         self._unweighted = terms
         self.B, self.constant, self.nearest_anchor = terms.weighted(sample_weight)
         self.smoothness = smoothness
-        self.laplacian = sparse.csr_array(laplacian.astype(np.float64))
-        self._laplacian_product = sparse_product(self.laplacian, self.B)
+        self.laplacian = laplacian
+        self._laplacian_product = sparse_product(laplacian, self.B)
 
     def reordered(self, order: np.ndarray) -> "WeightProblem":
         """The same problem with its rows in another order."""
@@ -202,27 +203,23 @@ class RowWeightProblem:
         self.team = team_for(problem.B, team) if n * m > _WORTH_SHARING else SERIAL
         self.A = xp.astype(problem.A, dtype)
         self.linear = xp.astype(problem.B, dtype)
-        L = problem.laplacian
-        degrees = L.diagonal()
-        owners = np.repeat(np.arange(L.shape[0]), np.diff(L.indptr))
-        bound = 2.0 if np.any(L.indices != owners) else 1.0
-        norm, weights = 2.0 * np.linalg.norm(on_host(problem.A), 2), problem.sample_weight
+        norm, weights = 2.0 * float(np.linalg.norm(on_host(problem.A), 2)), problem.sample_weight
         self.sample_weight = None if weights is None else xp.astype(weights, dtype)
-        if weights is not None:
-            norm = norm * on_host(weights)
-        norm = norm + 2.0 * problem.smoothness * bound * degrees
-        self.metric = like(np.maximum(norm, 1e-30)[:, None], problem.B, dtype)
+        metric = 2.0 * problem.smoothness * like(curvature(problem.laplacian), problem.B)
+        metric = metric + (norm if weights is None else norm * weights)
+        self.metric = xp.astype(xp.clip(metric, 1e-30, None)[:, None], dtype)
         elements = share_of_memory(self.linear, _BLOCK_ELEMENTS)
         self.blocks = self.team.cut(n, elements // m)
-        scaled = sparse.csr_array(problem.smoothness * L)
         self._products = {
-            rows.start: sparse_product(scaled[rows], self.linear) for rows in self.blocks
+            rows.start: sparse_product(problem.laplacian, self.linear, problem.smoothness, rows)
+            for rows in self.blocks
         }
 
     def product(self, x: Array, rows: slice) -> Array:
         """W A + lambda_2 L W, the first with sample weights."""
         result, weights = self._products[rows.start](x), self.sample_weight
-        result += weighted_rows(x[rows] @ self.A, None if weights is None else weights[rows])
+        own = weighted_rows(x[rows], None if weights is None else weights[rows])
+        add_matrix_product(result, own, self.A)
         return result
 
     def project_rows(self, v: Array, hint: Array) -> Array:
