@@ -1,6 +1,10 @@
-"""Work on a GPU that is launched as one graph, not kernel by kernel."""
+"""Work on a GPU in few launches: many kernels as one graph, and kernels of our own where they can
+be compiled.
+"""
 
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 from plml.backend.arrays import Array, is_on_gpu
 
@@ -37,3 +41,17 @@ def _recorded(work: Callable[[], None], x: Array) -> Callable[[], None]:
         finally:
             graph.capture_end()
     return graph.replay
+
+
+@cache
+def can_compile(device: Any) -> bool:
+    """Whether ``plml.backend.kernels`` works on a GPU: it needs Triton, and Triton a C compiler."""
+    import torch
+
+    try:
+        from plml.backend.kernels import simplex_rows
+
+        simplex_rows(torch.zeros((1, 1), device=device))
+    except Exception:  # of whatever kind: everything can be done without kernels of our own
+        return False
+    return True
