@@ -170,6 +170,13 @@ def columns_as_rows(x: Array) -> Array:
     return x.T.contiguous() if is_tensor(x) else x.T
 
 
+def weighted_dot(weights: Array, a: Array, b: Array) -> Array:
+    """sum_i w_i <a_i, b_i> of rows (n, m) with weights (n, 1), as a number on the device."""
+    if is_tensor(a):  # sums over short rows are slow on a GPU
+        return dot(weights * a, b)
+    return np.sum(weights[:, 0] * row_dot(a, b))
+
+
 def downhill(y: Array, half: Array, linear: Array, metric: Array) -> Array:
     """Return y - (2 half + linear) / metric."""
     if is_tensor(y):  # in as few passes as possible: a GPU does little else here

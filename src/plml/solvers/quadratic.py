@@ -10,7 +10,7 @@ from plml.backend.arrays import (
     fetch,
     like,
     namespace,
-    row_dot,
+    weighted_dot,
 )
 from plml.backend.graphs import Repeated
 from plml.backend.threads import ThreadTeam
@@ -145,10 +145,9 @@ class _Accelerated:
         new = problem.project_rows(
             downhill(y, self.Hy[rows], problem.linear[rows], metric), self.hint[rows]
         )
-        move[...] = new
-        move -= x
+        namespace(new).subtract(new, x, out=move)
         x[...] = new
-        return namespace(new).sum(metric[:, 0] * row_dot(y - new, move))
+        return weighted_dot(metric, y - new, move)
 
     def _extrapolate(self, rows: slice, momentum: Array) -> None:
         """Move some rows of y beyond x by the momentum; H y follows without a product."""
