@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 
 import numpy as np
@@ -34,7 +35,9 @@ def is_in(path, values):
             )
         else:
             words = np.float64(value).tobytes(), np.float32(value).tobytes()
-            hit = any(word in c for c in contents for word in words) or repr(value) in schema
+            hit = any(word in c for c in contents for word in words)
+            # As a number of its own: the digits of a short one are in the addresses of objects.
+            hit = hit or re.search(rf"(?<![\d.]){re.escape(repr(value))}(?![\d.])", schema)
             hit = hit or any((np.abs(a - value) < 1e-9 * abs(value)).any() for a in numbers)
         found += [value] if hit else []
     return found
