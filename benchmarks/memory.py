@@ -1,6 +1,9 @@
 """Memory of a fit against the formula of docs/memory.md, at five sizes.
 
     python benchmarks/memory.py [--device cuda] [--out results/memory.json]
+    python benchmarks/memory.py --from results/memory_gpu.json
+
+The second line compares what was measured before with the formula as it is now.
 
 Every fit runs in a process of its own. On the processor its memory is the peak of the process above
 what it held before: the interpreter, the imports, a small fit and the data. On a GPU it is what
@@ -13,6 +16,7 @@ import json
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +29,7 @@ from plml.io.files import write_atomically
 from plml_study.records import provenance
 from synthetic import mixture
 
+Size = tuple[int, int, int]
 #: Rows, features and basis metrics.
 SIZES = (
     (20_000, 20, 20),
@@ -39,21 +44,30 @@ ON_A_GPU = 256
 
 
 class Stages(NamedTuple):
-    """Bytes that every stage of a fit needs at its peak."""
+    """Bytes that the stages of a fit need at their peak."""
 
     neighbors: float
     weights: float
     metrics: float
 
 
-def formula(n: int, d: int, m: int) -> Stages:
+def formula(n: int, d: int, m: int, device: str) -> Stages:
     """What docs/memory.md says of n rows of d float64 features and m basis metrics."""
+    if device.startswith("cuda"):  # the other stages need less
+        return Stages(0.0, 0.0, metrics_on_a_gpu(n, d, m))
     blocks = 32 * MEBIBYTE
     return Stages(
         neighbors=8.0 * n * (12 * d + 80) + blocks,
         weights=8.0 * n * (2 * d + 12 * m + 140),
         metrics=8.0 * n * (7 * d + 9 * m + 110) + 48.0 * m * d * d,
     )
+
+
+def metrics_on_a_gpu(n: int, d: int, m: int) -> float:
+    """Bytes of stage 2 on a GPU; temporary arrays are cut into blocks of that many numbers."""
+    block = ON_A_GPU * MEBIBYTE / 32
+    temporary = 11.0 * min(n * m * d, block) + 12.0 * min(6 * n * d, block)
+    return 8.0 * n * (6 * d + 16 * m) + 32.0 * m * d * d + temporary
 
 
 def resident(what: str) -> int:
@@ -107,30 +121,49 @@ def in_a_process(size: tuple[int, int, int], options: argparse.Namespace) -> int
     return int(run.stdout.split()[-1])
 
 
+def now(options: argparse.Namespace) -> Iterator[tuple[Size, int]]:
+    """Sizes with the bytes of a fit."""
+    for size in SIZES:
+        yield size, in_a_process(size, options)
+
+
+def before(results: dict[str, Any]) -> Iterator[tuple[Size, int]]:
+    """Sizes with the bytes of a fit, from a file that --out has written."""
+    for fit in results["fits"]:
+        yield (fit["n"], fit["d"], fit["m"]), fit["bytes"]
+
+
+def compared(size: Size, measured: int, device: str) -> dict[str, Any]:
+    """One line of the report."""
+    stages = formula(*size, device)
+    ratio = max(stages) / measured
+    largest = Stages._fields[int(np.argmax(stages))]
+    print(
+        f"{size[0]:>9,} x {size[1]:<5} m = {size[2]:<4}{measured / MEBIBYTE:8.0f} MiB, formula "
+        f"{max(stages) / MEBIBYTE:8.0f} MiB ({largest}), ratio {ratio:.2f}",
+        flush=True,
+    )
+    keys = ("n", "d", "m", "bytes", "formula", "ratio", "largest_stage")
+    return dict(zip(keys, (*size, measured, max(stages), ratio, largest), strict=True))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--measure", type=int, nargs=3, metavar=("n", "d", "m"))
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--from", dest="earlier", type=Path, help="a file that --out has written")
     options = parser.parse_args()
     if options.measure:
         print(measure(*options.measure, options.device))
         return
-    rows = []
-    for size in SIZES:
-        measured, stages = in_a_process(size, options), formula(*size)
-        ratio = max(stages) / measured
-        largest = Stages._fields[int(np.argmax(stages))]
-        keys = ("n", "d", "m", "bytes", "formula", "ratio", "largest_stage")
-        values = (*size, measured, max(stages), ratio, largest)
-        rows.append(dict(zip(keys, values, strict=True)))
-        print(
-            f"{size[0]:>9,} x {size[1]:<5} m = {size[2]:<4}{measured / MEBIBYTE:8.0f} MiB, formula "
-            f"{max(stages) / MEBIBYTE:8.0f} MiB ({largest}), ratio {ratio:.2f}",
-            flush=True,
-        )
+    measured, known = now(options), {"device": options.device, **provenance()}
+    if options.earlier:
+        known = json.loads(options.earlier.read_text())
+        measured = before(known)
+    rows = [compared(size, found, known["device"]) for size, found in measured]
     if options.out is not None:
-        content = {"device": options.device, "fits": rows, **provenance()}
+        content = {**known, "fits": rows}
         write_atomically(options.out, json.dumps(content, indent=1) + "\n")
 
 
