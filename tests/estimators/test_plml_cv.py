@@ -1,6 +1,5 @@
 import subprocess
 import sys
-import time
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from plml import PLML, PLMLCV
 from plml.estimators import _cross_validation as folds
-from processes import left_when_killed, start, workers_of
+from processes import left_when_killed, start, until_at_work, workers_of
 
 SMALL = {"n_bases": 4, "random_state": 0}
 
@@ -117,7 +116,7 @@ def test_workers_end_with_a_parent_that_was_killed(moment):
     process = start([sys.executable, "-c", FIT, tol], stdout=subprocess.PIPE, text=True)
     assert len(workers_of(process, 2)) >= 2
     if moment == "at work":
-        time.sleep(4.0)
+        until_at_work(process, 2)
     else:
         assert process.stdout.readline() == "done\n"
     left = left_when_killed(process)

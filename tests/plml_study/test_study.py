@@ -37,6 +37,13 @@ def records_of(folder):
     return {Task.of(record): record for record in records}
 
 
+def until_recorded(folder, n_records, seconds=120):
+    """Wait until so many tasks are done."""
+    deadline = time.monotonic() + seconds
+    while len(records_of(folder)) < n_records and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def fake_record(correct, seconds=1.0, **more):
     return {
         "accuracy": 100 * float(np.mean(correct)),
@@ -87,9 +94,7 @@ def test_a_killed_run_continues_where_it_was(tmp_path):
     arguments += ["--methods", "GLML", "DANN", "Euclidean", "--jobs", "2"]
     records = tmp_path / "records"
     process = start(COMMAND + arguments, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while len(records_of(records)) < 4 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until_recorded(records, 4)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     kept = records_of(records)
@@ -109,7 +114,8 @@ def test_workers_end_with_a_parent_that_was_killed(tmp_path):
     arguments += ["--methods", "KernelSVM", "--jobs", "2"]
     process = start(COMMAND + arguments, stderr=subprocess.DEVNULL)
     assert len(workers_of(process, 2)) >= 2
-    time.sleep(3.0)  # until they have begun to work
+    until_recorded(tmp_path / "records", 1)
+    assert process.poll() is None
     assert not left_when_killed(process)
 
 

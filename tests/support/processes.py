@@ -1,5 +1,6 @@
 """Processes that a test starts, and what becomes of their workers."""
 
+import os
 import signal
 import subprocess
 import time
@@ -30,6 +31,24 @@ def workers_of(process, n_workers, seconds=60):
     while len(session_of(process.pid)) <= n_workers and time.monotonic() < deadline:
         time.sleep(0.1)
     return session_of(process.pid) - {process.pid}
+
+
+def until_at_work(process, n_workers, seconds=120):
+    """Wait until so many workers have computed for longer than their imports take."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        spent = [_processor_seconds(worker) for worker in session_of(process.pid) - {process.pid}]
+        if sum(one > 4.0 for one in spent) >= n_workers:
+            return
+        time.sleep(0.1)
+
+
+def _processor_seconds(number):
+    try:
+        fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def left_when_killed(process, seconds=20):
