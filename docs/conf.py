@@ -7,7 +7,7 @@ from pathlib import Path
 
 import plml
 
-sys.path.insert(0, str(Path(__file__).parent))  # for mathml
+sys.path.insert(0, str(Path(__file__).parent))  # for mathml and gallery_order
 
 project = "plml"
 author = "The plml developers"
@@ -58,6 +58,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": "plot_",
+    "within_subsection_order": "gallery_order.place",
     "show_memory": False,
     "write_computation_times": False,  # their page loads scripts from elsewhere
     "download_all_examples": False,

@@ -175,3 +175,8 @@ def test_the_accuracies_of_the_readme_are_those_of_the_results():
         for method in ("SVM", "LMNN", "PLML", "AutoPLML"):
             assert row[method] == study[name][method], (name, method)
         assert row["neighbours"] == one
+
+
+def test_every_example_has_a_place_in_the_gallery():
+    order = re.findall(r'"(plot_\w+\.py)"', (ROOT / "docs" / "gallery_order.py").read_text())
+    assert sorted(order) == sorted(path.name for path in (ROOT / "examples").glob("*.py"))

@@ -93,5 +93,5 @@ class ImportanceDisplay:
         bar.set_label("share in what sets the classes apart")
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         if ax is None:
-            self.figure_.suptitle("Where does which feature matter?", x=0.02, ha="left")
+            self.figure_.suptitle("Which features matter, and where?", x=0.02, ha="left")
         return self

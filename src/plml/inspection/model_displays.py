@@ -103,7 +103,7 @@ class LocalMetricDisplay:
         self._draw_ellipses(scale, [marks[code][0] for code in self.center_codes])
         self.ax_.set(xlabel=self.view.labels[0], ylabel=self.view.labels[1], aspect="equal")
         self.ax_.set_title(
-            "Which way does the metric look, and where?\n(short axes: that way counts)",
+            "Which directions separate the classes, and where?\n(the short axes of the ellipses)",
             loc="left",
             fontsize=10,
         )
