@@ -37,6 +37,7 @@ numpydoc_show_class_members = False  # autodoc shows them
 html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "plml"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["plml.css"]
 html_theme_options = {
