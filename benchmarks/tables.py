@@ -18,7 +18,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -39,6 +39,7 @@ from threadpoolctl import threadpool_limits
 
 from plml import DANN, LMNN, PLMLCV, AutoPLML
 from plml.io.files import write_atomically
+from plml.wording import counted
 from plml_study import datasets, tables
 from plml_study.records import provenance
 
@@ -220,17 +221,30 @@ def compared(a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     return dict(zip(("wins", "ties", "losses"), counts, strict=True)) | {"p": p}
 
 
+def in_words(found: dict[str, Any]) -> str:
+    """As in 2 wins, 1 tie, 0 losses (signed-rank test: p = 0.5)."""
+    won, tied = counted(found["wins"], "win"), counted(found["ties"], "tie")
+    lost = counted(found["losses"], "loss", "losses")
+    return f"{won}, {tied}, {lost} (signed-rank test: p = {found['p']:.2g})"
+
+
 def report(records: dict[str, Any], names: list[str], methods: list[str]) -> None:
     """The table of accuracies and the means, and everyone against the last method."""
-    print("accuracy %        " + "".join(f"{title(method)[:12]:>13s}" for method in methods))
+    widths = [max(len(title(method)), 10) + 2 for method in methods]
+
+    def line(head: str, values: Iterable[Any], form: str) -> None:
+        cells = (f"{value:>{width}{form}}" for value, width in zip(values, widths, strict=True))
+        print(f"{head:24s}" + "".join(cells))
+
+    line("accuracy %", map(title, methods), "s")
     accuracies = np.array(
         [[mean_of(records, name, method, "accuracy") for method in methods] for name in names]
     )
     for name, row in zip(names, accuracies, strict=True):
-        print(f"{name:18s}" + "".join(f"{100 * value:13.2f}" for value in row))
+        line(name, 100 * row, ".2f")
     for what in ("accuracy", "balanced_accuracy", "log_loss", "calibration_error", "seconds"):
         means = [np.mean([mean_of(records, n, method, what) for n in names]) for method in methods]
-        print(f"{'mean ' + what:18s}" + "".join(f"{value:13.4f}" for value in means))
+        line(f"mean {what.replace('_', ' ')}", means, ".4f")
     if {"AutoPLML", "SVM"} <= set(methods):
         seconds = {m: np.array([mean_of(records, n, m, "seconds") for n in names]) for m in methods}
         ratios = seconds["AutoPLML"] / seconds["SVM"]
@@ -238,7 +252,7 @@ def report(records: dict[str, Any], names: list[str], methods: list[str]) -> Non
         print(f"geometric mean {np.exp(np.log(ratios).mean()):.2f}")
     own = accuracies[:, -1]
     for method, column in zip(methods[:-1], accuracies.T[:-1], strict=True):
-        print(f"{title(methods[-1])} against {title(method)}: {compared(own, column)}")
+        print(f"{title(methods[-1])} against {title(method)}: {in_words(compared(own, column))}")
 
 
 def as_markdown(records: dict[str, Any], names: list[str], methods: list[str]) -> str:
@@ -321,14 +335,33 @@ def compute(
 def parsed() -> argparse.Namespace:
     """The options; methods that cannot be had are refused here."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=os.environ.get(datasets.DATA_VARIABLE, "."))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD")
     parser.add_argument(
-        "--add", nargs="+", default=[], metavar="METHOD", help="package.module:Class [JSON], last"
+        "--data-dir",
+        default=os.environ.get(datasets.DATA_VARIABLE, "."),
+        help=f"the tables are in its folder tables (default: {datasets.DATA_VARIABLE}, or else .)",
     )
-    parser.add_argument("--tables", nargs="+", metavar="NAME")
-    parser.add_argument("--n-jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("results/tables.json"))
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        default=list(METHODS),
+        metavar="METHOD",
+        help=f"methods to compare (default: {', '.join(METHODS)})",
+    )
+    parser.add_argument(
+        "--add",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="classifiers to add: package.module:Class, or 'package.module:Class {JSON}'",
+    )
+    parser.add_argument("--tables", nargs="+", metavar="NAME", help="tables (default: all)")
+    parser.add_argument("--n-jobs", type=int, default=1, help="folds at the same time")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results/tables.json"),
+        help="finished folds; the table and the picture go next to it (default: %(default)s)",
+    )
     options = parser.parse_args()
     sys.path.insert(0, os.getcwd())
     options.methods = list(dict.fromkeys(map(canonical, [*options.methods, *options.add])))

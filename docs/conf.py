@@ -7,7 +7,7 @@ from pathlib import Path
 
 import plml
 
-sys.path.insert(0, str(Path(__file__).parent))  # for mathml
+sys.path.insert(0, str(Path(__file__).parent))  # for mathml and gallery_order
 
 project = "plml"
 author = "The plml developers"
@@ -37,6 +37,7 @@ numpydoc_show_class_members = False  # autodoc shows them
 html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "plml"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["plml.css"]
 html_theme_options = {
@@ -58,6 +59,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": "plot_",
+    "within_subsection_order": "gallery_order.place",
     "show_memory": False,
     "write_computation_times": False,  # their page loads scripts from elsewhere
     "download_all_examples": False,

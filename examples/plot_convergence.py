@@ -2,8 +2,8 @@
 Did the fit converge?
 =====================
 
-The value and the relative gap of both stages over the iterations. A fit ends when the gap, an upper
-bound on the distance to the optimum, is at most ``tol``: the dashed line.
+The value and the relative gap of both stages over the iterations. A fit ends when the gap, an
+upper bound on the distance to the optimum, is at most ``tol`` (the dashed line).
 """
 
 from sklearn.datasets import load_digits

@@ -2,9 +2,9 @@
 Does the learned metric help?
 =============================
 
-Not everywhere: where Euclidean distance already separates the classes, there is little to gain.
-Here every row of two tables is predicted by a fit without it, next to the same for simpler methods.
-The bars are 95% intervals of the accuracy.
+It does not always: if Euclidean distance already separates the classes, there is little to gain.
+Here every row of two tables is predicted by a model that was fitted without it, and by simpler
+methods. The bars are 95% intervals of the accuracy.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Why this class and not another?
 ===============================
 
-Left: what each feature adds to the margin, which is how much farther away the nearest wine of the
-second class is than the nearest wine of the predicted class. Right: what sets the classes apart
-near this wine, compared with all of the data.
+Left: the contribution of each feature to the margin, which is the squared distance to the nearest
+wine of the runner-up class minus that to the nearest wine of the predicted class. Right: the
+features that set the classes apart near this wine, compared with all of the data.
 """
 
 from sklearn.datasets import load_wine

@@ -1,11 +1,11 @@
 """
-Where does which feature matter?
-================================
+Which features matter, and where?
+=================================
 
-A single metric gives every feature one weight. A local metric gives it a different one in different
-parts of the data: each panel is the same picture of the wines (first two principal components),
-coloured by the share of one feature in what sets the classes apart there. The panels show the
-features with the largest shares overall.
+A single metric gives every feature one weight. A local metric gives it different weights in
+different parts of the data. Every panel shows the wines on the same two principal components,
+coloured by the importance of one feature: its share in what sets the classes apart at that point.
+The panels show the features with the largest shares overall.
 """
 
 from sklearn.datasets import load_wine

@@ -1,9 +1,10 @@
 """
-Which way does the metric look, and where?
-==========================================
+Which directions separate the classes, and where?
+=================================================
 
-Different directions tell these three classes apart in different places. Every ellipse is the set of
-points at the same local distance from its centre: short across the boundary, long along it.
+These three classes differ in different directions in different places. Every ellipse is the set of
+points at the same local distance from its centre. It is short across the boundary and long along
+it.
 """
 
 import numpy as np

@@ -2,11 +2,11 @@
 Is one metric enough?
 =====================
 
-Three classes in concentric half rings: at the top they are told apart by the vertical coordinate,
-at the sides by the horizontal one. A single metric has to compromise; a metric per point does not.
-Every ellipse is the set of points at the same distance from its centre: short across the boundary,
-long along it. With few training points that pays off, because an ellipse that is long along the
-ring reaches neighbours of the same class.
+Three classes in concentric half rings: the vertical coordinate separates them at the top, the
+horizontal one at the sides. A single metric has to compromise; a metric per point does not. Every
+ellipse is the set of points at the same distance from its centre. It is short across the boundary
+and long along it. With few training points local metrics pay off, because an ellipse that is long
+along the ring reaches neighbours of the same class.
 """
 
 import matplotlib.pyplot as plt

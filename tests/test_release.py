@@ -172,3 +172,12 @@ def test_every_step_is_run_and_what_is_missing_is_listed(capsys):
     steps = {"first": fails, "second": lambda: done.append(2), "third": fails}
     assert release_check.not_ready(steps) == ["first: no", "third: no"]
     assert done == [2]
+
+
+def test_the_oldest_build_backend_allowed_can_read_the_licence():
+    """As an expression with a list of files, which hatchling knows since 1.27."""
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
+    (oldest,) = re.findall(r"hatchling>=(\d+)\.(\d+)", build["requires"][0])
+    assert isinstance(PROJECT["license"], str)
+    assert isinstance(PROJECT["license-files"], list)
+    assert tuple(map(int, oldest)) >= (1, 27)

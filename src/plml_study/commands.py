@@ -26,18 +26,23 @@ def _add_reproduce(commands: Any) -> None:
         help="run the paper's study: its table, its figures, and a report",
         description="Run the paper's study. What is done is kept: the same command continues.",
     )
-    reproduce.add_argument("what", choices=("table1", "figure1", "figure2", "all"))
-    names = {"nargs": "+", "metavar": "NAME", "default": ["all"]}
-    reproduce.add_argument("--datasets", **names, help="default: the paper's six")
-    reproduce.add_argument("--methods", **names, help="of table1; default: all eight")
     reproduce.add_argument(
-        "--data-dir", help="folder of the original files; else PLML_DATA, OpenML"
+        "what", choices=("table1", "figure1", "figure2", "all"), help="the part of the study to run"
     )
-    reproduce.add_argument("--jobs", type=int, default=1, help="tasks at the same time")
-    reproduce.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
-    reproduce.add_argument("--seed", type=int, default=0, help="of folds, anchors and samples")
+    names = {"nargs": "+", "metavar": "NAME", "default": ["all"]}
+    reproduce.add_argument("--datasets", **names, help="data sets (default: the paper's six)")
+    reproduce.add_argument("--methods", **names, help="methods of table1 (default: all eight)")
     reproduce.add_argument(
-        "--out", type=Path, default=Path("plml-study"), help="folder (default: %(default)s)"
+        "--data-dir", help="folder of the original files (default: PLML_DATA, or else OpenML)"
+    )
+    reproduce.add_argument("--jobs", type=int, default=1, help="run so many tasks at the same time")
+    reproduce.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
+    reproduce.add_argument("--seed", type=int, default=0, help="seed of folds, anchors and samples")
+    reproduce.add_argument(
+        "--out",
+        type=Path,
+        default=Path("plml-study"),
+        help="folder of the results (default: %(default)s)",
     )
     reproduce.set_defaults(run=_reproduce)
 
@@ -107,17 +112,25 @@ def _check_writable(out: Path) -> None:
 def _add_bench(commands: Any) -> None:
     bench = commands.add_parser(
         "bench",
-        help="time both stages to a certified gap, solver by solver",
+        help="time each solver on both stages, to a certified gap",
         description=(
             "Time stage 1 and stage 2 to a relative gap of 1e-3. An independent judge recomputes "
             "objective and gap of every result in float64."
         ),
     )
-    bench.add_argument("--datasets", nargs="+", metavar="NAME", help="default: five of the paper's")
-    bench.add_argument("--regularizations", nargs="+", type=float, metavar="VALUE")
-    bench.add_argument("--solvers", nargs="+", metavar="NAME", help="of fista, lbfgsb, auto")
-    bench.add_argument("--data-dir", help="folder of the original files; else PLML_DATA, OpenML")
-    bench.add_argument("--out", type=Path, help="a JSON file for the results")
+    bench.add_argument(
+        "--datasets", nargs="+", metavar="NAME", help="data sets (default: five of the paper's)"
+    )
+    bench.add_argument(
+        "--regularizations", nargs="+", type=float, metavar="VALUE", help="values of regularization"
+    )
+    bench.add_argument(
+        "--solvers", nargs="+", metavar="NAME", help="solvers: fista, lbfgsb, auto (default: all)"
+    )
+    bench.add_argument(
+        "--data-dir", help="folder of the original files (default: PLML_DATA, or else OpenML)"
+    )
+    bench.add_argument("--out", type=Path, help="write the results to this JSON file")
     bench.set_defaults(run=_bench)
 
 

@@ -24,6 +24,7 @@ def test_wins_ties_and_losses():
     a, b = np.array([0.9, 0.8, 0.7, 0.6]), np.array([0.8, 0.8, 0.6, 0.7])
     found = benchmark.compared(a, b)
     assert (found["wins"], found["ties"], found["losses"]) == (2, 1, 1)
+    assert benchmark.in_words(found).startswith("2 wins, 1 tie, 1 loss (signed-rank test: p = ")
     assert benchmark.compared(a, a)["p"] == 1.0
 
 
@@ -146,7 +147,8 @@ def test_a_classifier_of_ones_own_next_to_the_others(in_a_folder, tmp_path, caps
     """Neither ``classes_`` nor probabilities are needed; what is done is not done again."""
     command = ("--methods", "DANN", "--add", "mine:Mine")
     in_a_folder(*command, "--tables", "one")
-    assert "Mine against DANN" in capsys.readouterr().out
+    assert "Mine against DANN: " in (said := capsys.readouterr().out)
+    assert "(signed-rank test: p = " in said
     written = (tmp_path / "found.md").read_text()
     assert written.startswith("| table | DANN | Mine |")
     assert "| *log-loss* | " in written

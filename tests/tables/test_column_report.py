@@ -188,3 +188,11 @@ def test_nothing_to_learn_from():
     table = pd.DataFrame({"id": range(60), "one": 1, "y": np.resize([0, 1], 60)})
     with pytest.raises(ValueError, match=r"no column to learn from \('id': left out"):
         tables.fit(table, "y", "table.csv")
+
+
+def test_columns_are_counted_in_english():
+    left = pd.DataFrame({"key": range(40), "size": [1.5, 2.5] * 20})
+    assert str(tables.describe(left)).endswith("1 column is used, 1 is left out")
+    assert "<p>1 column is used, 1 is left out.</p>" in tables.describe(left).html()
+    both = left.assign(key=left["size"] * 0.5 + np.arange(40) % 7)
+    assert str(tables.describe(both)).endswith("2 columns are used, 0 are left out")

@@ -24,36 +24,41 @@ def add_case_commands(commands: Any) -> None:
     add = commands.add_parser(
         "add",
         help="add labelled rows to the cases of a saved model",
-        description="New cases vote at once; the learned metric stays as it is.",
+        description="Add labelled rows to the cases of a saved model. They vote at once; the "
+        "learned metric stays as it is.",
     )
     forget = commands.add_parser(
         "forget",
-        help="take cases out of a saved model",
-        description="The cases are gone from all answers and from the file. What was learned from "
-        "them stays in the metric until the next fit.",
+        help="remove cases from a saved model",
+        description="Remove cases from a saved model: from all its answers and from the file. What "
+        "was learned from them stays in the metric until the next fit.",
     )
     for parser in (add, forget):
-        parser.add_argument("model", type=Path, help="a file of plml fit")
+        parser.add_argument("model", type=Path, help="a file written by plml fit")
         parser.add_argument(
-            "-o", "--out", type=Path, metavar="FILE", help="default: the model itself, in one step"
+            "-o",
+            "--out",
+            type=Path,
+            metavar="FILE",
+            help="write the model here (default: replace it)",
         )
-    add.add_argument("table", type=Path, help="CSV, Parquet or Excel, with the column of labels")
+    add.add_argument("table", type=Path, help="labelled rows: CSV, TSV, Parquet or Excel")
     add.add_argument(
-        "--id", metavar="COLUMN", help="the key of the rows, where the cases have keys"
+        "--id", metavar="COLUMN", help="the column that identifies the rows, if the cases have keys"
     )
     add.add_argument(
         "--new-classes",
         choices=("refuse", "allow"),
         default="refuse",
-        help="what becomes of classes that the model does not know (default: %(default)s)",
+        help="what to do with classes that the model does not know (default: %(default)s)",
     )
     add_read_options(add)
     add.set_defaults(run=_add)
     which = forget.add_mutually_exclusive_group(required=True)
     which.add_argument(
-        "--rows", type=int, nargs="+", metavar="ROW", help="numbers of cases, the first is 0"
+        "--rows", type=int, nargs="+", metavar="ROW", help="numbers of the cases, counted from 0"
     )
-    which.add_argument("--id", nargs="+", metavar="KEY", help="keys of cases")
+    which.add_argument("--id", nargs="+", metavar="KEY", help="keys of the cases")
     forget.add_argument("--quiet", action="store_true", help="show no progress")
     forget.set_defaults(run=_forget)
 

@@ -15,9 +15,13 @@ from plml.tables.column_kinds import USES
 
 def add_column_options(parser: argparse.ArgumentParser) -> None:
     """Add what a user may know better of the columns."""
-    group = parser.add_argument_group("the columns", "found out where they are not given")
+    group = parser.add_argument_group("the columns", "detected unless you say otherwise")
     group.add_argument(
-        "--keep", nargs="+", default=[], metavar="COLUMN", help="use these, whatever they seem"
+        "--keep",
+        nargs="+",
+        default=[],
+        metavar="COLUMN",
+        help="use these, whatever they seem to be",
     )
     group.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="leave these out")
     group.add_argument(
@@ -26,7 +30,7 @@ def add_column_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="uses",
         metavar="COLUMN=KIND",
-        help=f"what these are: {', '.join(USES)}",
+        help=f"say what these are: {', '.join(USES)}",
     )
 
 
@@ -63,17 +67,19 @@ def add_describe_command(commands: Any) -> None:
     """Add ``describe`` to the command line."""
     parser = commands.add_parser(
         "describe",
-        help="what the columns of a table are, and what plml fit would do with each",
-        description="What the columns of a table are, and what plml fit would do with each.",
+        help="say what the columns of a table are, and what plml fit would do with each",
+        description="Say what the columns of a table are, and what plml fit would do with each.",
     )
     parser.add_argument("table", type=Path, help="CSV, TSV, Parquet or Excel")
     parser.add_argument("--target", metavar="COLUMN", help="the column of the labels")
     parser.add_argument(
         "--format",
         choices=["text", "json", "html"],
-        help="of the report (default: by the name of the output, or text)",
+        help="format of the report (default: by the name of the output, or text)",
     )
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="default: printed")
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="write the report here (default: print it)"
+    )
     add_column_options(parser)
     add_read_options(parser)
     parser.set_defaults(run=_describe)

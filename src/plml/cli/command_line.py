@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--out", type=Path, default=Path("plml-demo.png"), help="the picture (default: %(default)s)"
     )
-    demo.add_argument("--seed", type=int, default=0, help="of the split and the anchors")
+    demo.add_argument("--seed", type=int, default=0, help="seed of the split and of the anchors")
     demo.set_defaults(run=_demo)
     add_describe_command(commands)
     add_table_commands(commands)

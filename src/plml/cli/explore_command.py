@@ -25,25 +25,27 @@ def add_explore_command(commands: Any) -> None:
     """Add ``explore`` to the command line."""
     parser = commands.add_parser(
         "explore",
-        help="a map of the cases in the browser, with the explanation of each of them",
+        help="show the cases on a map in the browser, each with its explanation",
         description="Serve a page that shows the training cases and the rows of a table, explains "
         "each of them, and lets values be changed; or write it as one file.",
     )
-    parser.add_argument("model", type=Path, help="a file of plml fit")
-    parser.add_argument("table", type=Path, help="CSV, Parquet or Excel: new cases")
+    parser.add_argument("model", type=Path, help="a file written by plml fit")
+    parser.add_argument("table", type=Path, help="the new cases: CSV, TSV, Parquet or Excel")
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write the page there instead of serving it"
     )
     parser.add_argument(
-        "--port", type=int, default=0, help="to serve at (default: one that is free)"
+        "--port", type=int, default=0, help="the port to serve at (default: one that is free)"
     )
     parser.add_argument(
         "--address",
         default=LOCALHOST,
-        help="to serve at (default: %(default)s, which no other machine can reach)",
+        help="the address to serve at (default: %(default)s, which no other machine can reach)",
     )
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of cases and the map")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the choice of cases and of the map"
+    )
     add_read_options(parser)
     parser.set_defaults(run=_explore)
 

@@ -32,9 +32,8 @@ def add_fit_figures(parser: argparse.ArgumentParser) -> None:
         "--folds",
         type=int,
         metavar="N",
-        help="repeat the fit without every one of N parts of the rows, and measure it there; 1 "
-        f"holds a third out once, 0 measures nothing (default: 3; of more than {_FEW} rows 1, of "
-        f"more than {_MANY} none)",
+        help="measure the fit by N-fold cross-validation; 1 holds out a third once, 0 measures "
+        f"nothing (default: 3; 1 for more than {_FEW} rows, 0 for more than {_MANY})",
     )
     _add_positive(parser)
 
@@ -42,21 +41,22 @@ def add_fit_figures(parser: argparse.ArgumentParser) -> None:
 def add_evaluate_figures(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is shown of an evaluation."""
     _add_positive(parser)
-    parser.add_argument("--html", type=Path, metavar="FILE", help="a report, one page")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a report, one page")
     parser.add_argument(
         "--picture",
         type=Path,
         metavar="FILE",
-        help="accuracies with their intervals; with --positive, ROC and precision-recall curves",
+        help="draw the accuracies with their intervals; with --positive, ROC and precision-recall "
+        "curves",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
 
 
 def _add_positive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--positive",
         metavar="CLASS",
-        help="of two classes, the one to give precision, recall and ROC for",
+        help="with two classes, the one whose precision, recall and ROC are reported",
     )
 
 

@@ -14,25 +14,27 @@ if TYPE_CHECKING:
 
 def add_read_options(parser: argparse.ArgumentParser) -> None:
     """Add what a user may know better of a file."""
-    group = parser.add_argument_group("the table", "found out where they are not given")
-    group.add_argument("--sep", metavar="MARK", help="between columns: a character, tab or space")
-    group.add_argument("--decimal", metavar="MARK", help="decimal mark, a point or a comma")
-    group.add_argument("--thousands", metavar="MARK", help="mark between thousands")
-    group.add_argument("--encoding", help="such as utf-8, cp1252 or utf-16")
-    group.add_argument("--quote", metavar="MARK", help="around texts")
+    group = parser.add_argument_group("the table", "detected unless you say otherwise")
     group.add_argument(
-        "--na", nargs="+", metavar="MARK", help="what stands for a missing value, and nothing else"
+        "--sep", metavar="MARK", help="separator of the columns: a character, tab or space"
+    )
+    group.add_argument("--decimal", metavar="MARK", help="decimal mark: a point or a comma")
+    group.add_argument("--thousands", metavar="MARK", help="thousands separator")
+    group.add_argument("--encoding", help="encoding, such as utf-8, cp1252 or utf-16")
+    group.add_argument("--quote", metavar="MARK", help="quotation mark around texts")
+    group.add_argument(
+        "--na", nargs="+", metavar="MARK", help="everything that stands for a missing value"
     )
     group.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
-        help="whether the first line has the names",
+        help="say whether the first line has the names of the columns",
     )
-    group.add_argument("--sheet", metavar="NAME", help="of a workbook (default: the first)")
+    group.add_argument("--sheet", metavar="NAME", help="sheet of a workbook (default: the first)")
     parser.add_argument(
         "--quiet",
         action="store_true",
-        help="show neither the progress nor what was understood of the table",
+        help="show neither the progress nor how the table was understood",
     )
 
 

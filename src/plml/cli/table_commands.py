@@ -78,100 +78,129 @@ def add_table_commands(commands: Any) -> None:
     """Add ``fit``, ``predict``, ``evaluate`` and ``explain`` to the command line."""
     fit = commands.add_parser(
         "fit",
-        help="learn from a CSV or Parquet table and save the model",
-        description="Encode, standardise and learn; the whole pipeline is saved with skops.",
+        help="learn from a table and save the model",
+        description="Encode the table, learn a metric from it, save the model, and measure it on "
+        "rows that were held out.",
     )
     _add_fit_options(fit)
     predict = commands.add_parser(
-        "predict", help="classes of new rows", description="Predict with a saved model."
+        "predict",
+        help="predict the classes of new rows",
+        description="Predict the classes of new rows with a saved model.",
     )
     evaluate = commands.add_parser(
         "evaluate",
-        help="accuracy on labelled rows, and whether it is more than simpler methods have",
-        description="Accuracy with its interval, beside tuned and Euclidean neighbours and the "
-        "largest class; whether the learned metric helps by more than chance; every class, and "
-        "the confusion matrix.",
+        help="measure a model on labelled rows, next to simpler methods",
+        description="Print the accuracy with its interval, next to those of tuned neighbours, "
+        "Euclidean neighbours and the largest class; say whether the learned metric helps "
+        "by more than chance; print the figures of every class and the confusion matrix.",
     )
     explain = commands.add_parser(
         "explain",
-        help="the vote behind a prediction, why this class and not another, and the nearest cases",
-        description="The vote, the nearest cases for and against, and what sets them apart.",
+        help="explain one prediction: the vote, why this class, the nearest cases",
+        description="Explain the prediction of one row: the vote, the nearest cases for and "
+        "against it, and the columns that set them apart.",
     )
     for parser in (predict, evaluate, explain):
-        parser.add_argument("model", type=Path, help="a file of plml fit")
+        parser.add_argument("model", type=Path, help="a file written by plml fit")
     predict.add_argument(
-        "-o", "--out", type=Path, metavar="FILE", help="CSV or Parquet; default: printed"
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the predictions to this CSV or Parquet file (default: print them)",
     )
     predict.add_argument(
         "--probabilities",
         "--proba",
         dest="proba",
         action="store_true",
-        help="also the probability of each class",
+        help="add the probability of each class",
     )
-    predict.add_argument("--id", metavar="COLUMN", help="also this column, the key of the rows")
+    predict.add_argument("--id", metavar="COLUMN", help="copy this column, the key of the rows")
     predict.add_argument(
         "--nearest",
         action="store_true",
-        help="also the nearest training case, its class and its distance",
+        help="add the nearest training case, its class and its distance",
     )
     add_evaluate_figures(evaluate)
     explain.add_argument(
-        "--row", type=int, default=0, help="of the table, the first is 0 (default: %(default)s)"
+        "--row",
+        type=int,
+        default=0,
+        help="the row to explain, counted from 0 (default: %(default)s)",
     )
-    explain.add_argument("--cases", type=int, default=5, help="cases listed (default: %(default)s)")
     explain.add_argument(
-        "--features", type=int, default=8, help="columns listed (default: %(default)s)"
+        "--cases", type=int, default=5, help="list so many cases (default: %(default)s)"
+    )
+    explain.add_argument(
+        "--features", type=int, default=8, help="list so many columns (default: %(default)s)"
     )
     explain.add_argument(
         "--change",
         nargs="*",
         metavar="COLUMN",
-        help="look for the smallest change of these columns that turns the prediction (of any, "
-        "without names)",
+        help="look for the smallest change of these columns that changes the prediction (without "
+        "names: of any columns)",
     )
-    explain.add_argument("-o", "--out", type=Path, metavar="FILE", help="all of it, CSV or Parquet")
-    explain.add_argument("--picture", type=Path, metavar="FILE", help="PNG, SVG or PDF")
+    explain.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the whole explanation to this CSV or Parquet file",
+    )
+    explain.add_argument("--picture", type=Path, metavar="FILE", help="draw it: PNG, SVG or PDF")
     runs = {fit: _fit, predict: _predict, evaluate: _evaluate, explain: _explain}
     for parser, run in runs.items():
-        parser.add_argument("table", type=Path, help="CSV, Parquet or Excel")
+        parser.add_argument("table", type=Path, help="CSV, TSV, Parquet or Excel")
         add_read_options(parser)
         parser.set_defaults(run=run)
 
 
 def _add_fit_options(fit: argparse.ArgumentParser) -> None:
     fit.add_argument("--target", required=True, metavar="COLUMN", help="the column of the labels")
-    fit.add_argument("-o", "--out", type=Path, default=Path("model.skops"), metavar="FILE")
+    fit.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        default=Path("model.skops"),
+        metavar="FILE",
+        help="the model (default: %(default)s)",
+    )
     add_column_options(fit)
     fit.add_argument(
         "--id",
         metavar="COLUMN",
-        help="the key of the rows: not learned from, but kept to name the nearest cases",
+        help="the column that identifies the rows: not learned from, but kept to name the nearest "
+        "cases",
     )
     fit.add_argument(
         "--missing",
         choices=tables.MISSING_VALUES,
         default="auto",
-        help="what missing numbers become: the median, the median with a mark (indicator), the "
-        "average of near rows (neighbors), or what does best on held-out rows; or refuse them "
-        "(default: %(default)s)",
+        help="how gaps among numbers are filled: by the median, by the median and a column that "
+        "marks the gaps (indicator), by the average of near rows (neighbors), or by whichever of "
+        "these does best on held-out rows (auto); or refuse gaps (default: %(default)s)",
     )
     how = fit.add_mutually_exclusive_group()
     how.add_argument(
         "--paper",
         action="store_true",
-        help="the paper's method: PLML, its regularization selected by cross-validation (default: "
-        "AutoPLML, which selects the kind of metric, the prior and the vote as well)",
+        help="use the paper's method: PLML with its regularization selected by cross-validation "
+        "(default: AutoPLML, which selects the kind of metric, the prior and the vote as well)",
     )
-    how.add_argument("--regularization", type=float, help="PLML with this value, nothing selected")
+    how.add_argument(
+        "--regularization", type=float, help="use PLML with this value and select nothing"
+    )
     _add_weight_options(fit)
     fit.add_argument(
-        "--bases", type=int, help="basis metrics (default: 10, of the paper's method 20)"
+        "--bases", type=int, help="basis metrics (default: 10; 20 with --paper or --regularization)"
     )
     fit.add_argument(
         "--neighbors",
         type=int,
-        help="neighbours that vote (default: selected, of the paper's method 1)",
+        help="neighbours that vote (default: selected; 1 with --paper or --regularization)",
     )
     fit.add_argument(
         "--tol",
@@ -190,16 +219,19 @@ def _add_fit_options(fit: argparse.ArgumentParser) -> None:
         type=int,
         default=tables.MOST_ROWS,
         metavar="N",
-        help="of more rows, learn from a stratified part of so many (default: %(default)s)",
+        help="learn from a stratified part of N rows if there are more (default: %(default)s)",
     )
     add_fit_figures(fit)
     fit.add_argument("--device", default="cpu", help="cpu or cuda (default: %(default)s)")
-    fit.add_argument("--seed", type=int, default=0)
+    fit.add_argument(
+        "--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)"
+    )
     fit.add_argument(
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="save the state of the fit there now and then; the same command goes on from it",
+        help="save the state of the fit here now and then; after an interruption the same command "
+        "continues from it",
     )
 
 
@@ -207,20 +239,21 @@ def _add_weight_options(fit: argparse.ArgumentParser) -> None:
     fit.add_argument(
         "--weight",
         metavar="COLUMN",
-        help="how often each row counts: not learned from; rows of weight zero are left out",
+        help="the column that says how often each row counts; it is not learned from, and rows of "
+        "weight zero are left out",
     )
     fit.add_argument(
         "--class-weight",
         choices=["balanced"],
-        help="weigh rows so that all classes count the same",
+        help="weight the rows so that all classes count the same",
     )
     fit.add_argument(
-        "--weigh-votes", action="store_true", help="neighbours vote with their weights, too"
+        "--weigh-votes", action="store_true", help="let neighbours vote with their weights, too"
     )
     fit.add_argument(
         "--scoring",
         metavar="NAME",
-        help="what is best on held-out rows, by scikit-learn's name, such as balanced_accuracy "
+        help="the scikit-learn scorer that selects on held-out rows, such as balanced_accuracy "
         "(default: accuracy)",
     )
 

@@ -30,12 +30,11 @@ class BasisMetricQueries(MetricQueries):
     def index_vectors(self, rows: Any = None) -> np.ndarray:
         """(x_j, q_j) for every case, q_jb = x_j^T M_b x_j: (n_cases, d + m).
 
-        Points are taken about a round number near the mean of the training instances, which keeps
-        the products accurate wherever the data lies, and stays where it is when cases come and go.
-        The nearest training instance of a query under its local
-        metric is the one with the largest inner product between its index vector and the query's
-        ``query_vectors`` row: d^2 = x^T M(x) x - <query, index>. Any inner-product index can serve
-        it.
+        Points are relative to a round number near the mean of the training instances. This keeps
+        the products accurate wherever the data lies, and the number stays the same when cases come
+        and go. The nearest training instance of a query under its local metric is the one with the
+        largest inner product between its index vector and the query's ``query_vectors`` row: d^2 =
+        x^T M(x) x - <query, index>. Any inner-product index can serve it.
 
         With ``case_metrics`` they have 2 d + m + m' + 1 columns, (x_j, q_j, N_j x_j, V_j,
         x_j^T N_j x_j).

@@ -83,7 +83,7 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
         y : (n_samples,) class labels
         sample_weight : (n_samples,) how often each row counts; one of weight zero is left out
         checkpoint : path of a file in which the state of the fit is saved every half minute, or a
-            ``plml.Checkpoint``; a fit that was cut short goes on from there
+            ``plml.Checkpoint``; after an interruption the same call continues from it
         """
         refuse_keywords(self, unknown)
         if is_collection(X):

@@ -26,11 +26,11 @@ class LivingCases(MetricQueries):
     _per_learned_row: tuple[str, ...] = ("weights_", "_scales", "kept_rows_")
 
     def add_cases(self, X: Any, y: Any, new_classes: str = "refuse") -> Self:
-        """Add labelled cases, which take part in votes at once; the metric stays as it is.
+        """Add labelled cases, which vote at once; the metric stays as it is.
 
         Weights of the basis metrics at a new case solve the stage-1 problem for that case alone,
         given those of the rows that were learned from; the weights of queries come from these rows
-        as before. Where rows have weights, a new case has the average weight of the rows of its
+        as before. If rows have weights, a new case gets the average weight of the rows of its
         class that were learned from (of all of them, if the class has none).
 
         Parameters
@@ -38,14 +38,14 @@ class LivingCases(MetricQueries):
         X : (n_new, n_features) array or data frame
         y : (n_new,) class labels
         new_classes : {"refuse", "allow"}
-            Whether labels may be classes that the model has not seen. They are cases like others
-            then; where every class has a metric, a new one has the mean of the others.
+            Whether labels may be classes that the model has not seen. Where every class has a
+            metric, a new class gets the mean of the others.
         """
         change_in_one_step(self, lambda model: model._add(X, y, new_classes))
         return self
 
     def forget_cases(self, indices: Any) -> Self:
-        """Take cases out of everything that the model knows; the others move up.
+        """Remove cases from the model; the other cases are renumbered.
 
         What was learned from them stays in the metric (see the documentation, "A case base that
         lives").
@@ -59,7 +59,7 @@ class LivingCases(MetricQueries):
 
     @property
     def n_learned(self) -> int:
-        """How many of the cases were learned from: the first ones."""
+        """The number of cases that were learned from; they come first."""
         return vars(self).get("_n_learned", len(self._fit_X))
 
     def _add(self, X: Any, y: Any, new_classes: str) -> None:

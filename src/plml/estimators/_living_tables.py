@@ -47,7 +47,7 @@ class LivingTable:
 
     @property
     def n_learned(self) -> int:
-        """How many of the cases were learned from: the first ones."""
+        """The number of cases that were learned from; they come first."""
         return self.models_[0].n_learned
 
     def _add(self, X: Any, y: Any, new_classes: str) -> None:

@@ -136,7 +136,7 @@ class MetricQueries(ABC):
 
     @of_one_fit
     def training_cases(self) -> tuple[np.ndarray, np.ndarray]:
-        """The cases, and where in ``classes_`` the class of each one is.
+        """The cases, and the position of the class of each one in ``classes_``.
 
         The first ``n_learned`` are the rows that were learned from, then those that were added.
         """
@@ -356,9 +356,10 @@ class MetricQueries(ABC):
 
     @of_one_fit
     def average_importance(self) -> np.ndarray:
-        """``local_importance`` over all training instances (1,000 at most), (n_features,).
+        """The average of ``local_importance`` over the training instances (1,000 at most).
 
-        A feature whose average cannot be told from zero (two standard errors) has none.
+        Returns (n_features,) shares. A feature whose average is within two standard errors of
+        zero counts as zero.
         """
         with self._run().limits():
             return self.case_base().average_importance()

@@ -176,7 +176,7 @@ class NeighborClassifier(LivingCases, Parameters, ClassifierMixin, BaseEstimator
 
     @of_one_fit
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Share of each class in the votes of the nearest training instances, as in ``classes_``.
+        """Share of each class in the votes of the neighbours, in the order of ``classes_``.
 
         (With the energy rule of ``LMNN`` and ``LMNNMM``: the softmax of minus the energies.)
 

@@ -45,7 +45,7 @@ class ShardedTraining(Host):
         return self._fit_on_cluster(X, y, n_shards=n_shards, n_landmarks=n_landmarks)
 
     def collect(self) -> Self:
-        """Bring the training data here, where it is on a Dask cluster (see ``plml.dask``)."""
+        """Bring training data from a Dask cluster to this machine (see ``plml.dask``)."""
         if "_training" not in vars(self):
             return self
         X, codes, weights, scales = self._training.collected()

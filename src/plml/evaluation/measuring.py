@@ -34,9 +34,9 @@ def evaluate(
     ----------
     model : a fitted estimator of this library that has neighbours, or a pipeline that ends in one
     X, y : rows to which it was not fitted, and their classes
-    source : where the rows are from, for the text
+    source : what the text calls the rows
     positive : the class of interest, one of two; or None
-    random_state : of the folds in which the tuned neighbours are chosen
+    random_state : seeds the folds in which the tuned neighbours are chosen
 
     Examples
     --------
@@ -78,7 +78,7 @@ def cross_evaluate(
     X, y : rows and their classes
     n_folds : folds, stratified and shuffled; with one, a third of the rows is held out once
     source, positive : as in ``evaluate``
-    random_state : of the folds, those of the tuned neighbours included
+    random_state : seeds the folds, including those of the tuned neighbours
     sample_weight : (n,) of the rows that the model is fitted to; every predicted row counts once,
         and the simpler methods ignore weights
 

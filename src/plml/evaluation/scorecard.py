@@ -24,7 +24,7 @@ _FLOOR = np.finfo(np.float64).eps
 
 
 class Figures(NamedTuple):
-    """Of one method; those of a positive class are None where there is none.
+    """The figures of one method; those of a positive class are None if there is none.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Scorecard:
     labels : (n,) true classes
     classes : (n_classes,) in the order of the shares
     shares : (n, n_classes) probabilities by method; the first method is the one that is judged
-    source : where the rows are from, for the text
+    source : what the text calls the rows
     positive : the class of interest, one of two; or None
     n_known : rows that are the same as rows that were learned from
     folds : (n,) by which of several models a row was predicted; None where there is one
@@ -171,7 +171,7 @@ class Scorecard:
 
         Parameters
         ----------
-        name : of the method
+        name : name of the method
         """
         if self.positive is None:
             raise ValueError("no class was called positive; give positive=")
@@ -183,7 +183,7 @@ class Scorecard:
 
         Parameters
         ----------
-        name : of the method
+        name : name of the method
         """
         return self.predictions[name] == self.labels
 

@@ -26,7 +26,7 @@ class Page:
     Attributes
     ----------
     data : what it shows
-    height : in a notebook, in pixels
+    height : its height in a notebook, in pixels
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Page:
 
         Parameters
         ----------
-        path : of the file
+        path : the file to write
         """
         write(Path(path), self.html())
 
@@ -89,11 +89,11 @@ def explore(
     X : new cases, as ``predict`` takes them; None shows the training cases alone
     y : their classes, if known, so that errors are marked; a model of ``plml fit`` finds them in
         the column that it was fitted to
-    html : path of a file to write
-    port : to serve at; 0 takes one that is free
-    address : to serve at; by default no other machine can reach the page
+    html : the file to write
+    port : the port to serve at; 0 takes one that is free
+    address : the address to serve at; by default no other machine can reach the page
     open_browser : whether the page is opened in a browser
-    random_state : of the choice of the cases and of the map
+    random_state : seeds the choice of the cases and the map
     verbose : above zero shows the progress
 
     Returns

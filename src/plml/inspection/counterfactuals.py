@@ -86,7 +86,7 @@ def counterfactual(
     ----------
     model : as in ``explain``
     X : one row, as ``model.predict`` takes it
-    columns : that may change, names or numbers; by default all
+    columns : names or numbers of the columns that may change; by default all
     max_columns : the largest number of columns to change
     target : the class to reach; by default any other
     cases : as in ``explain``

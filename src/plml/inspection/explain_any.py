@@ -29,7 +29,7 @@ def explain(
     n_neighbors : cases listed per row; by default those that vote, 15 at most
     cases : the table that the model was fitted to, for the values of the stored cases. Without it
         they are computed back from what the model has: gaps as an imputer filled them, and unknown
-        after a step that forgets something, as ``Normalizer`` does. Its index names them, where it
+        after a step that discards something, as ``Normalizer`` does. Its index names them, where it
         is not the default one; without it, that of the data frame that the last step was fitted to.
 
     Examples

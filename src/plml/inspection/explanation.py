@@ -175,7 +175,7 @@ class Explanation(Sequence["Explanation"]):
         return "".join(as_html(self, i) for i in range(min(len(self), 3)))
 
     def of_table(self, X: Any) -> "Explanation":
-        """With the types of the columns of a data frame: whole numbers and truth values.
+        """The explanation with the types of a data frame: whole numbers and truth values.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class Explanation(Sequence["Explanation"]):
         )
 
     def named(self, X: Any, rows: np.ndarray | None) -> "Explanation":
-        """With the labels of the queries and of the training rows, where they have some.
+        """The explanation with the labels of the queries and training rows, if they have any.
 
         Parameters
         ----------
@@ -208,8 +208,8 @@ class Explanation(Sequence["Explanation"]):
 
         Parameters
         ----------
-        query : which one
-        n_cases, n_features : how many to list
+        query : the number of the query
+        n_cases, n_features : how many cases and features to list
         """
         return as_text(self, query, n_cases, n_features)
 
@@ -246,11 +246,11 @@ class Explanation(Sequence["Explanation"]):
         queries: np.ndarray,
         values: Any,
     ) -> "Explanation":
-        """The same in the columns that the features were made from.
+        """The explanation in the columns that the features were made from.
 
         Parameters
         ----------
-        names : of the columns
+        names : names of the columns
         owner : (d,) the column of each feature
         queries : (q, n_columns) their values at the queries
         values : from training rows, any shape, to values, that shape and (n_columns,)

@@ -21,7 +21,7 @@ class NeighborsDisplay:
 
     Attributes
     ----------
-    figure_, axes_ : after ``plot``
+    figure_, axes_ : the figure and its axes, after ``plot``
 
     Examples
     --------
@@ -53,18 +53,18 @@ class NeighborsDisplay:
 
         Parameters
         ----------
-        estimator : fitted, with ``explain``
+        estimator : a fitted estimator that has ``explain``
         X : (q, d) queries
-        query : which one
+        query : the number of the query
         n_neighbors : how many cases
         image_shape : rows and columns of pixels, if the features are pixels
-        options : of ``plot``
+        options : passed to ``plot``
         """
         explanation = estimator.explain(_one_of(X, query), n_neighbors)
         return cls(explanation, 0, image_shape).plot(**options)
 
     def plot(self, ax: Any = None, n_features: int = 10) -> Self:
-        """Draw.
+        """Draw the query and its neighbours.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class ExplanationDisplay:
 
     Attributes
     ----------
-    figure_, axes_ : after ``plot``
+    figure_, axes_ : the figure and its axes, after ``plot``
 
     Examples
     --------
@@ -177,16 +177,16 @@ class ExplanationDisplay:
 
         Parameters
         ----------
-        estimator : fitted, with ``explain``
+        estimator : a fitted estimator that has ``explain``
         X : (q, d) queries
-        query : which one
+        query : the number of the query
         n_neighbors : neighbours found; see ``rank`` of ``plot``
-        options : of ``plot``
+        options : passed to ``plot``
         """
         return cls(estimator.explain(_one_of(X, query), n_neighbors)).plot(**options)
 
     def plot(self, ax: Any = None, rank: int | None = None, n_features: int = 10) -> Self:
-        """Draw.
+        """Draw the bars.
 
         Parameters
         ----------

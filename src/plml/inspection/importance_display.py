@@ -20,7 +20,7 @@ class ImportanceDisplay:
 
     Attributes
     ----------
-    figure_, axes_ : after ``plot``
+    figure_, axes_ : the figure and its axes, after ``plot``
 
     Examples
     --------
@@ -53,11 +53,11 @@ class ImportanceDisplay:
 
         Parameters
         ----------
-        estimator : fitted
+        estimator : a fitted estimator of this library
         n_features : features shown
         n_points : training points shown
-        random_state : of their sample
-        options : of ``plot``
+        random_state : seeds the sample of points
+        options : passed to ``plot``
         """
         X, _, view, rows = training_sample(estimator, n_points, random_state)
         importance = estimator.local_importance(training_table(estimator, rows))
@@ -73,12 +73,12 @@ class ImportanceDisplay:
         ).plot(**options)
 
     def plot(self, ax: Any = None, n_columns: int = 3) -> Self:
-        """Draw.
+        """Draw the panels.
 
         Parameters
         ----------
         ax : as many matplotlib axes as there are features; by default new ones
-        n_columns : of a new figure
+        n_columns : columns of a new figure
         """
         largest = float(np.quantile(self.importance, _FULL)) or 1.0
         colors = {"cmap": "viridis", "vmin": 0.0, "vmax": largest}
@@ -93,5 +93,5 @@ class ImportanceDisplay:
         bar.set_label("share in what sets the classes apart")
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         if ax is None:
-            self.figure_.suptitle("Where does which feature matter?", x=0.02, ha="left")
+            self.figure_.suptitle("Which features matter, and where?", x=0.02, ha="left")
         return self

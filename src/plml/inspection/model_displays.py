@@ -39,7 +39,7 @@ class LocalMetricDisplay:
 
     Attributes
     ----------
-    figure_, ax_ : after ``plot``
+    figure_, ax_ : the figure and its axes, after ``plot``
 
     Examples
     --------
@@ -70,8 +70,8 @@ class LocalMetricDisplay:
         ----------
         estimator : any fitted nearest-neighbour estimator of this library
         n_points : how many metrics to draw
-        random_state : of the sample of points
-        options : of ``plot``
+        random_state : seeds the sample of points
+        options : passed to ``plot``
         """
         X, codes, view, rows = training_sample(estimator, n_points, random_state)
         return cls(
@@ -85,7 +85,7 @@ class LocalMetricDisplay:
         ).plot(**options)
 
     def plot(self, ax: Any = None, scale: float | None = None) -> Self:
-        """Draw.
+        """Draw the ellipses.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class LocalMetricDisplay:
         self._draw_ellipses(scale, [marks[code][0] for code in self.center_codes])
         self.ax_.set(xlabel=self.view.labels[0], ylabel=self.view.labels[1], aspect="equal")
         self.ax_.set_title(
-            "Which way does the metric look, and where?\n(short axes: that way counts)",
+            "Which directions separate the classes, and where?\n(the short axes of the ellipses)",
             loc="left",
             fontsize=10,
         )
@@ -150,7 +150,7 @@ class WeightsDisplay:
 
     Attributes
     ----------
-    figure_, axes_ : after ``plot``
+    figure_, axes_ : the figure and its axes, after ``plot``
 
     Examples
     --------
@@ -176,10 +176,10 @@ class WeightsDisplay:
 
         Parameters
         ----------
-        estimator : fitted
+        estimator : a fitted estimator of this library
         n_points : training points shown
-        random_state : of their sample
-        options : of ``plot``
+        random_state : seeds the sample of points
+        options : passed to ``plot``
         """
         X, _, view, rows = training_sample(estimator, n_points, random_state)
         learner = learner_of(estimator)
@@ -190,12 +190,12 @@ class WeightsDisplay:
         return display.plot(**options)
 
     def plot(self, ax: Any = None, n_columns: int = 5) -> Self:
-        """Draw.
+        """Draw the panels.
 
         Parameters
         ----------
         ax : as many matplotlib axes as there are bases; by default new ones
-        n_columns : of a new figure
+        n_columns : columns of a new figure
         """
         self.figure_, self.axes_, picture = colored_panels(
             ax, self.points, self.weights, n_columns, 1.9, s=5, cmap="viridis", vmin=0.0, vmax=1.0
@@ -224,7 +224,7 @@ class ConvergenceDisplay:
 
     Attributes
     ----------
-    figure_, axes_ : after ``plot``
+    figure_, axes_ : the figure and its axes, after ``plot``
 
     Examples
     --------
@@ -246,8 +246,8 @@ class ConvergenceDisplay:
 
         Parameters
         ----------
-        estimator : fitted, with ``history_``
-        options : of ``plot``
+        estimator : a fitted estimator that has ``history_``
+        options : passed to ``plot``
         """
         check_fitted(estimator)
         learner = learner_of(estimator)
@@ -258,7 +258,7 @@ class ConvergenceDisplay:
         return cls(stages, learner.tol).plot(**options)
 
     def plot(self, ax: Any = None, over: str = "iteration") -> Self:
-        """Draw.
+        """Draw the curves.
 
         Parameters
         ----------

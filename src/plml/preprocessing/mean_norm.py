@@ -32,7 +32,7 @@ class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Measure the scale.
+        """Measure the scale of the training rows.
 
         Parameters
         ----------
@@ -52,7 +52,7 @@ class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Divide.
+        """Divide the rows by the scale.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return validate_data(self, X, dtype=(np.float64, np.float32), reset=False) / self.scale_
 
     def inverse_transform(self, X: Any) -> np.ndarray:
-        """Multiply.
+        """Multiply the rows by the scale.
 
         Parameters
         ----------

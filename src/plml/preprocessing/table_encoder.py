@@ -31,7 +31,9 @@ _HUGE = 1e140
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Numbers standardised, their gaps filled; categories as columns of zeros and ones; dates.
+    """Turn a table into numbers: numbers, categories and dates, with gaps filled.
+
+    Numbers are standardised; categories become columns of zeros and ones.
 
     A category that is missing is a category of its own; rare ones (less than one row in 200, or
     beyond the 30 most frequent) share a column with those that were never seen. Two rows that

@@ -10,6 +10,7 @@ import numpy as np
 
 from plml.preprocessing.columns import Columns, listed, pandas
 from plml.tables.column_kinds import ColumnFacts, column_facts
+from plml.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,8 +159,12 @@ class ColumnReport:
                 f"{mark} {name:<{width}}  {fact.kind:<10}  {fact.n_missing:>7}  "
                 f"{fact.n_values:>6}  {fact.what}"
             )
-        lines += ["", f"{len(self.used)} columns are used, {len(self.left_out)} are left out"]
+        lines += ["", self._counts()]
         return "\n".join(lines)
+
+    def _counts(self) -> str:
+        used = counted(len(self.used), "column is", "columns are")
+        return f"{used} used, {counted(len(self.left_out), 'is', 'are')} left out"
 
     def _repr_html_(self) -> str:
         return _as_html(self)
@@ -169,7 +174,7 @@ class ColumnReport:
 
         Parameters
         ----------
-        table : that was described; None for a page without distributions
+        table : the table that was described; None for a page without distributions
         above : what is said of the file
         """
         said = "<br>".join(escape(line) for line in above.splitlines())
@@ -292,7 +297,7 @@ def _as_html(report: ColumnReport) -> str:
     return (
         f"<p>{first}</p><table style='border-collapse:collapse;font-size:13px'>"
         f"<tr>{head}</tr>{rows}</table>"
-        f"<p>{len(report.used)} columns are used, {len(report.left_out)} are left out.</p>"
+        f"<p>{report._counts()}.</p>"
     )
 
 

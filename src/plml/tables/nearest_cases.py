@@ -18,7 +18,7 @@ def nearest_cases(model: Model, rows: Any) -> dict[str, np.ndarray]:
 
     Parameters
     ----------
-    model : of a table
+    model : a model that was fitted to a table
     rows : as ``model.prepared`` gives them
 
     Examples

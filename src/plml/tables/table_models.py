@@ -51,8 +51,8 @@ class Model:
     target : the column of the labels
     columns : the columns that are learned from, and their kinds
     profile : what the training rows were like; None in files of older versions
-    keys : of the training rows, or None
-    report : of the columns of the training table, or None
+    keys : keys of the training rows, or None
+    report : what the columns of the training table are, or None
 
     Examples
     --------
@@ -103,8 +103,8 @@ class Model:
 
         Parameters
         ----------
-        labels : of the rows of a table
-        name : of its file
+        labels : the labels of a table
+        name : what messages call the table
         """
         unknown = labels[~np.isin(labels, self.classifier.classes_)]
         if len(unknown):
@@ -142,8 +142,8 @@ class Model:
 
         Parameters
         ----------
-        rows : of a table
-        name : of its file, for messages
+        rows : rows of a table
+        name : what messages call the table
         cases : nearest cases listed per row
         """
         found = explain(self.pipeline, self.columns.tidy(rows, name), cases)
@@ -157,7 +157,7 @@ class Model:
         Parameters
         ----------
         row, name : as in ``explain``
-        columns : that may change; by default all
+        columns : the columns that may change; by default all
         """
         return counterfactual(self.pipeline, self.columns.tidy(row, name), columns)
 
@@ -231,7 +231,7 @@ def load(path: str | Path) -> Model:
 
     Parameters
     ----------
-    path : of a file that ``Model.save`` or ``plml fit`` wrote
+    path : a file that ``Model.save`` or ``plml fit`` wrote
 
     Examples
     --------
@@ -292,7 +292,7 @@ def write_table(table: "pd.DataFrame", path: Path) -> None:
     Parameters
     ----------
     table : data frame
-    path : of the file; one that ends in ``.parquet`` or ``.pq`` is Parquet
+    path : the file to write; one that ends in ``.parquet`` or ``.pq`` is Parquet
 
     Examples
     --------
@@ -335,9 +335,9 @@ def fit(
     Parameters
     ----------
     table : with the labels in a column
-    target : that column
-    name : of the file, for messages
-    regularization : of ``PLML``; None selects by cross-validation
+    target : the name of that column
+    name : what messages call the table
+    regularization : the parameter of ``PLML``; None selects it by cross-validation
     paper : whether the selection is that of the paper, ``PLMLCV`` instead of ``AutoPLML``
     missing : "refuse", or what missing numbers become; see ``AutoPLML``. The paper's method takes
         medians unless something else is asked for.
@@ -350,7 +350,7 @@ def fit(
     max_rows : if there are more rows, a stratified part is learned from and kept as cases
     tell : gets the report of the columns before the fit
     checkpoint : file in which the fit saves its state
-    parameters : of the classifier
+    parameters : other parameters of the classifier
 
     Examples
     --------

@@ -47,11 +47,11 @@ class ReadOptions:
 
     Attributes
     ----------
-    sep, quote, encoding : of a text file
+    sep, quote, encoding : separator, quotation mark and encoding of a text file
     decimal, thousands : marks in numbers
     na : texts and numbers that stand for a missing value, instead of those that are known
     header : whether the first line has the names of the columns
-    sheet : of a workbook; by default the first
+    sheet : sheet of a workbook; by default the first
 
     Examples
     --------
@@ -81,9 +81,9 @@ class Understood:
     Attributes
     ----------
     source : name of the file
-    format, compression, encoding, separator, quote, header : of the file
+    format, compression, encoding, separator, quote, header : properties of the file
     skipped : lines before the header that were left out
-    marks : in numbers, and for missing values
+    marks : the marks in numbers, and those for missing values
     notes : whatever else a reader has to know
 
     Examples

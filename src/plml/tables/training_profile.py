@@ -214,7 +214,7 @@ def _gone(names: list[str], new: list[str]) -> str:
     renamed = [f"{plain[found[0]]!r} may be {name!r}" for name, found in near.items() if found]
     hint = f" ({', '.join(renamed[:4])})" if renamed else ""
     columns, it = ("column", "it") if len(names) == 1 else ("columns", "them")
-    others = f"; it has {listed(new)} besides" if new else ""
+    others = f"; columns that the model does not use: {listed(new)}" if new else ""
     return f"it lacks the {columns} {listed(names)}{hint}; add {it}, or fit without {it}{others}"
 
 

@@ -122,8 +122,8 @@ def row_weights(table: "pd.DataFrame", weight: str | None, name: str) -> np.ndar
     Parameters
     ----------
     table : with the weights in a column
-    weight : that column, or None
-    name : of the file, for messages
+    weight : the name of that column, or None
+    name : what messages call the table
 
     Examples
     --------
@@ -181,7 +181,7 @@ def labels_of(table: "pd.DataFrame", target: str, name: str) -> "pd.Series":
     Parameters
     ----------
     table, target : with the labels in a column
-    name : of the file, for messages
+    name : what messages call the table
     """
     if target not in table.columns:
         raise ValueError(f"{name} has no column {target!r}; it has {listed(table.columns)}")
