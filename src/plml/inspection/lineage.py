@@ -131,7 +131,8 @@ def lineage_of_steps(
     names = [str(name) for name in names]
     found = Lineage(names, np.arange(len(names)), _as_they_are)
     for step, following in zip(steps, [*steps[1:], None], strict=True):
-        given = getattr(step, "feature_names_in_", range(len(found.owner)))
+        numbers = [str(number) for number in range(len(found.owner))]
+        given = getattr(step, "feature_names_in_", numbers)
         made = outputs if following is None else inputs_of(following, step)
         inner = lineage(step, given, _names_out(step) or made)
         if not inner.is_table:
