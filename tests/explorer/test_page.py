@@ -186,6 +186,18 @@ class TestServer:
         }
         assert self.get(served, "/ws", **handshake)[0] == 403
 
+    @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.x"])
+    @pytest.mark.parametrize("path", ["/", "/ws", "/static/js/bokeh.min.js"])
+    def test_another_name_for_this_machine_gets_nothing(self, served, host, path):
+        """A name that somebody else has pointed here, and pages that come from that name."""
+        port = served.split(":")[2].strip("/")
+        named = {"Host": f"{host}:{port}", "Origin": f"http://{host}:{port}"}
+        assert self.get(served, path, **named)[0] == 404
+
+    def test_localhost_is_this_machine(self, served):
+        port = served.split(":")[2].strip("/")
+        assert self.get(served, "/", Host=f"localhost:{port}")[0] == 200
+
     def test_it_listens_on_this_machine_alone(self, served):
         assert served.startswith("http://127.0.0.1:")
 

@@ -130,10 +130,10 @@ def lineage_of_steps(
     """
     names = [str(name) for name in names]
     found = Lineage(names, np.arange(len(names)), _as_they_are)
-    for step, following in zip(steps, [*steps[1:], None], strict=True):
+    for place, step in enumerate(steps):
         numbers = [str(number) for number in range(len(found.owner))]
         given = getattr(step, "feature_names_in_", numbers)
-        made = outputs if following is None else inputs_of(following, step)
+        made = inputs_of(steps[place + 1], step) if place + 1 < len(steps) else outputs
         inner = lineage(step, given, _names_out(step) or made)
         if not inner.is_table:
             found = inner
