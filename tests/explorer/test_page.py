@@ -22,6 +22,7 @@ from plml.inspection.style import class_marks
 
 bokeh = pytest.importorskip("bokeh", reason="bokeh is not installed: the extra explore has it")
 page = pytest.importorskip("plml.explorer.page")
+Scatter = pytest.importorskip("bokeh.models").Scatter
 
 
 class Resources(HTMLParser):
@@ -58,6 +59,18 @@ def test_colours_and_shapes_are_those_of_the_pictures(wine_data):
     for i in (0, 30, 60, 100):
         code = (points.codes if points.is_new[i] else points.labels)[i]
         assert (columns["color"][i], columns["shape"][i]) == marks[code]
+
+
+def test_the_ring_of_an_error_is_larger_than_its_case(wine_data):
+    document = page.fill(page.Document(), wine_data, live=False)
+    rings = document.get_model_by_name("points").data["ring"]
+    new, training = (
+        next(glyph.size for glyph in document.select({"type": Scatter}) if glyph.size == size)
+        for size in (13, 7)
+    )
+    is_new = wine_data.points.is_new
+    assert rings[is_new].min() > new + 4
+    assert rings[~is_new].min() > training + 4
 
 
 class TestAnswers:
