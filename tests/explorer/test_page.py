@@ -22,6 +22,7 @@ from plml.inspection.style import class_marks
 
 bokeh = pytest.importorskip("bokeh", reason="bokeh is not installed: the extra explore has it")
 page = pytest.importorskip("plml.explorer.page")
+Scatter = pytest.importorskip("bokeh.models").Scatter
 
 
 class Resources(HTMLParser):
@@ -58,6 +59,18 @@ def test_colours_and_shapes_are_those_of_the_pictures(wine_data):
     for i in (0, 30, 60, 100):
         code = (points.codes if points.is_new[i] else points.labels)[i]
         assert (columns["color"][i], columns["shape"][i]) == marks[code]
+
+
+def test_the_ring_of_an_error_is_larger_than_its_case(wine_data):
+    document = page.fill(page.Document(), wine_data, live=False)
+    rings = document.get_model_by_name("points").data["ring"]
+    new, training = (
+        next(glyph.size for glyph in document.select({"type": Scatter}) if glyph.size == size)
+        for size in (13, 7)
+    )
+    is_new = wine_data.points.is_new
+    assert rings[is_new].min() > new + 4
+    assert rings[~is_new].min() > training + 4
 
 
 class TestAnswers:
@@ -185,6 +198,18 @@ class TestServer:
             "Origin": origin,
         }
         assert self.get(served, "/ws", **handshake)[0] == 403
+
+    @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.x"])
+    @pytest.mark.parametrize("path", ["/", "/ws", "/static/js/bokeh.min.js"])
+    def test_another_name_for_this_machine_gets_nothing(self, served, host, path):
+        """A name that somebody else has pointed here, and pages that come from that name."""
+        port = served.split(":")[2].strip("/")
+        named = {"Host": f"{host}:{port}", "Origin": f"http://{host}:{port}"}
+        assert self.get(served, path, **named)[0] == 404
+
+    def test_localhost_is_this_machine(self, served):
+        port = served.split(":")[2].strip("/")
+        assert self.get(served, "/", Host=f"localhost:{port}")[0] == 200
 
     def test_it_listens_on_this_machine_alone(self, served):
         assert served.startswith("http://127.0.0.1:")

@@ -2,7 +2,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, normalize, scale
 
@@ -259,3 +259,21 @@ def test_the_features_of_an_explanation_matter_on_either_side(model, digits):
     names = [label.get_text() for label in display.axes_[0].get_yticklabels()]
     for values in (np.abs(found.contrasts[1]), found.importance[1], found.global_importance):
         assert found.feature_names[values.argmax()] in names
+
+
+@pytest.mark.parametrize("n_columns", [2, 4, 13])
+def test_the_legend_of_an_explanation_is_below_the_label_of_its_axis(n_columns):
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)[:, :n_columns]
+    display = SML(n_neighbors=3).fit(X, y).explain(X[:1]).plot()
+    display.figure_.draw_without_rendering()
+    right = display.axes_[1]
+    label, legend = (part.get_window_extent() for part in (right.xaxis.label, right.get_legend()))
+    assert legend.y1 < label.y0
+
+
+def test_iterations_are_whole():
+    history = {"iteration": [1, 2, 3], "value": [3.0, 2.0, 1.0], "gap": [1.0, 0.5, 0.1]}
+    stage = {name: np.array(values) for name, values in history.items()}
+    axes = ConvergenceDisplay({"metrics": stage}, 1e-3).plot().axes_[0, 0]
+    assert all(float(place).is_integer() for place in axes.get_xticks())

@@ -8,16 +8,26 @@ import pytest
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import PCA
+from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
 from sklearn.preprocessing import SplineTransformer as Spline
 
 import plml
 from plml import PLML, SML, AutoPLML
 from plml.inspection.explanation_text import percent
+from plml.preprocessing.date_encoder import date_texts
 
 
 @pytest.fixture(scope="module")
@@ -359,3 +369,190 @@ def test_almost_certain_is_not_certain():
     assert percent(0.003) == "<1%"
     assert percent(0.0) == "0%"
     assert percent(0.804) == "80%"
+
+
+class TestStepsThatMixColumns:
+    """What no name of a column fits is called by the name of the output."""
+
+    @staticmethod
+    def parts_of_features(model, Q):
+        return model[-1].explain(model[:-1].transform(Q), 3).contrasts
+
+    @pytest.mark.parametrize(
+        "step",
+        [
+            FunctionTransformer(lambda X: np.asarray(X)[:, ::-1] ** 2),
+            FunctionTransformer(lambda X: np.column_stack([X, np.prod(X, axis=1)])),
+            PolynomialFeatures(2),
+        ],
+    )
+    def test_features_keep_their_parts(self, table, step):
+        X, y, Q = (part[NUMBERS[:2]] if hasattr(part, "columns") else part for part in table)
+        model = make_pipeline(step, StandardScaler(), SML(n_neighbors=3)).fit(X, y)
+        found = plml.explain(model, Q, 3)
+        np.testing.assert_allclose(found.contrasts, self.parts_of_features(model, Q))
+        np.testing.assert_allclose(
+            found.queries.astype(float), np.asarray(step.transform(Q), dtype=float), rtol=1e-9
+        )
+
+    def test_columns_in_another_order_are_followed(self, table):
+        X, y, Q = table
+        X, Q = X[NUMBERS], Q[NUMBERS]
+        turned = FunctionTransformer(lambda X: np.asarray(X)[:, ::-1])
+        one = make_pipeline(turned, StandardScaler(), SML(n_neighbors=3)).fit(X, y)
+        found = plml.explain(one, Q, 3)
+        assert list(found.feature_names) == NUMBERS
+        parts = self.parts_of_features(one, Q)
+        np.testing.assert_allclose(found.contrasts, parts[:, ::-1], rtol=1e-6, atol=1e-9)
+
+    def test_a_function_of_each_value(self, table):
+        X, y, Q = (part[["proline", "hue"]] if hasattr(part, "columns") else part for part in table)
+        logs = make_pipeline(FunctionTransformer(np.log1p), SML(n_neighbors=3)).fit(X, y)
+        found = plml.explain(logs, Q, 3)
+        assert list(found.feature_names) == ["proline", "hue"]
+        assert found.for_values[0].tolist() == [None, None]  # there is no inverse
+        back = FunctionTransformer(np.log1p, np.expm1)
+        found = plml.explain(make_pipeline(back, SML(n_neighbors=3)).fit(X, y), Q, 3)
+        assert found.for_values[0, 0] == X.iloc[found.cases_for[0]]["proline"]
+
+    @pytest.mark.parametrize("inner", [PCA(2), KBinsDiscretizer(3, encode="onehot-dense")])
+    def test_inside_a_column_transformer(self, table, inner):
+        X, y, Q = table
+        mixed = make_column_transformer(
+            (inner, ["alcohol", "hue"]), (OneHotEncoder(handle_unknown="ignore"), ["colour"])
+        )
+        model = make_pipeline(mixed, SML(n_neighbors=3)).fit(X, y)
+        found = plml.explain(model, Q, 3)
+        assert "colour" in found.feature_names
+        assert not {"alcohol", "hue"} & set(found.feature_names)
+        parts = self.parts_of_features(model, Q)
+        np.testing.assert_allclose(found.contrasts[:, 0], parts[:, -2:].sum(axis=1))
+        np.testing.assert_allclose(found.contrasts.sum(axis=1), found.margins, atol=1e-9)
+
+    def test_bins_forget_values(self, table):
+        X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+        bins = KBinsDiscretizer(4, encode="ordinal")
+        found = plml.explain(make_pipeline(bins, SML(n_neighbors=3)).fit(X, y), Q, 3)
+        assert set(found.for_values.ravel()) == {None}
+
+
+class TestSelectedColumns:
+    def test_their_values_are_known(self, table):
+        X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+        steps = StandardScaler(), SelectKBest(k=2), StandardScaler(), SML(n_neighbors=3)
+        model = make_pipeline(*steps).fit(X, y)
+        found = plml.explain(model, Q, 3)
+        kept = X.columns[model[1].get_support()]
+        assert list(found.feature_names) == list(kept)
+        for i in range(len(Q)):
+            assert found.for_values[i].tolist() == X.iloc[found.cases_for[i]][kept].tolist()
+
+    def test_half_a_category_is_unknown(self, table):
+        X, y, Q = table
+        steps = encoder(), SelectKBest(k=3), SML(n_neighbors=3)
+        model = make_pipeline(*steps).set_params(selectkbest__score_func=_middle).fit(X, y)
+        found = plml.explain(model, Q, 3)
+        place = list(found.feature_names).index("colour")
+        assert set(found.for_values[:, place]) == {None}
+        assert set(found.queries[:, place]) == {"deep", "pale"}
+
+    def test_behind_a_step_that_forgets(self, table):
+        X, y, Q = table
+        model = make_pipeline(encoder(), Normalizer(), SML(n_neighbors=3)).fit(X, y)
+        found = plml.explain(model, Q, 3)
+        assert set(found.for_values.ravel()) == {None}
+
+
+def _middle(X, y):
+    """Scores by which the last three but one are chosen."""
+    return np.array([0.0, 0.0, 1.0, 1.0, 1.0, 0.0])
+
+
+def test_a_slice_of_names(table):
+    X, y, Q = table
+    chosen = make_column_transformer((StandardScaler(), slice("alcohol", "ash")))
+    found = plml.explain(make_pipeline(chosen, SML(n_neighbors=3)).fit(X, y), Q, 3)
+    assert list(found.feature_names) == ["alcohol", "malic_acid", "ash"]
+
+
+def test_one_row_does_not_make_a_step_affine(table):
+    X, y, Q = (part[NUMBERS[:2]] if hasattr(part, "columns") else part for part in table)
+    model = make_pipeline(PolynomialFeatures(2), StandardScaler(), SML(n_neighbors=3)).fit(X, y)
+    one, all_of_them = plml.explain(model, Q[:1]), plml.explain(model, Q)
+    assert list(one.feature_names) == list(all_of_them.feature_names)
+    np.testing.assert_allclose(one.contrasts[0], all_of_them.contrasts[0])
+    assert list(plml.explain(model).feature_names) == list(one.feature_names)
+
+
+class TestGivenCases:
+    def test_their_columns_may_come_in_any_order(self, table):
+        X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+        model = make_pipeline(StandardScaler(), Normalizer(), SML(n_neighbors=3)).fit(X, y)
+        turned = X[NUMBERS[::-1]].assign(more=1)
+        found = plml.explain(model, Q, 3, cases=turned)
+        assert found.for_values.tolist() == plml.explain(model, Q, 3, cases=X).for_values.tolist()
+
+    @pytest.mark.parametrize("explained", [plml.explain, plml.counterfactual])
+    @pytest.mark.parametrize(
+        ("cases", "message"),
+        [
+            (lambda X: X[:5], "cases must be the table .* 89 rows and 4 columns; .* (5, 4)"),
+            (lambda X: X[NUMBERS[:2]], "cases lacks the column 'flavanoids'"),
+            (lambda X: X.to_numpy()[:, :3], "89 rows and 4 columns; its shape is (89, 3)"),
+            (lambda X: 5, "its shape is ()"),
+        ],
+    )
+    def test_another_table_is_refused(self, table, explained, cases, message):
+        X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+        model = make_pipeline(StandardScaler(), SML(n_neighbors=3)).fit(X, y)
+        with pytest.raises(ValueError, match=message.replace("(", r"\(").replace(")", r"\)")):
+            explained(model, Q[:1], cases=cases(X))
+
+
+class TestColumnsThatMayChange:
+    def test_categories_stay_categories(self, table):
+        X, y, Q = (
+            part[["colour"]].astype("category") if hasattr(part, "columns") else part
+            for part in table
+        )
+        model = AutoPLML(n_bases=3, random_state=0).fit(X, y)
+        change = plml.counterfactual(model, Q[:1])
+        assert change.row["colour"].dtype == Q["colour"].dtype
+
+    def test_places_are_those_of_the_table(self, table):
+        X, y, Q = (part[NUMBERS].to_numpy() if hasattr(part, "columns") else part for part in table)
+        steps = StandardScaler(), SelectKBest(_last_two, k=2), SML(n_neighbors=3)
+        model = make_pipeline(*steps).fit(X, y)
+        for cases in None, X:
+            change = plml.counterfactual(model, Q[:1], cases=cases)
+            assert model.predict(change.row)[0] == change.changed_prediction
+            assert set(change.changes) <= {"x2", "x3"}
+            (changed,) = np.flatnonzero(change.row[0] != Q[0]) if len(change.changes) == 1 else (2,)
+            assert plml.counterfactual(model, Q[:1], [int(changed)], cases=cases) is not None
+        with pytest.raises(ValueError, match="there is no column 0; there are x2, x3"):
+            plml.counterfactual(model, Q[:1], [0])
+
+    def test_bad_questions(self, table):
+        X, y, Q = table
+        model = make_pipeline(encoder(), SML(n_neighbors=3)).fit(X, y)
+        for columns, message in (
+            (["ash"], "the model makes no use of the column 'ash'"),
+            (5.5, "there is no column 5.5"),
+            ([True], "there is no column True"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                plml.counterfactual(model, Q[:1], columns)
+        with pytest.raises(ValueError, match="target must be one of the classes"):
+            plml.counterfactual(model, Q[:1], target=["barbera"])
+        mixed = make_pipeline(PolynomialFeatures(2), SML(n_neighbors=3)).fit(X[NUMBERS], y)
+        with pytest.raises(ValueError, match="a step of this pipeline mixes columns"):
+            plml.counterfactual(mixed, Q[NUMBERS][:1], cases=X[NUMBERS])
+
+
+def _last_two(X, y):
+    return np.arange(4.0)
+
+
+def test_a_time_belongs_to_the_minute_that_has_begun():
+    days = np.array([18262.0 + (23 * 3600 + 59 * 60 + 40) / 86400.0])
+    assert date_texts(days, with_time=True).tolist() == ["2020-01-01 23:59"]

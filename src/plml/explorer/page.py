@@ -33,6 +33,8 @@ from plml.inspection.style import PALETTE, class_marks
 TITLE = "plml explorer"
 #: Of a class that the model never saw.
 _UNKNOWN = ("#bbbbbb", "circle")
+#: Sizes of a new case, and of the rings around errors among training cases and new ones.
+_NEW, _RING, _NEW_RING = 13, 13, 19
 _log = logging.getLogger(__name__)
 
 
@@ -138,6 +140,7 @@ def _columns(data: PageData, marks: list[tuple[str, str]]) -> dict[str, Any]:
         "shape": [marks[code][1] for code in of_color],
         "label": points.labels.astype(np.int32),
         "wrong": points.wrong.tolist(),
+        "ring": np.where(points.is_new, _NEW_RING, _RING),
         "doubt": points.doubts,
         "name": [case_name(data, kind, row) for kind, row in zip(kinds, points.rows, strict=True)],
         "predicted": [classes[code] for code in points.codes],
@@ -203,7 +206,7 @@ def _map(points: ColumnDataSource, data: PageData) -> Any:
         "x",
         "y",
         marker="diamond" if len(data.subject.classes) <= len(PALETTE) else "shape",
-        size=13,
+        size=_NEW,
         color="color",
         line_color="black",
         **source,
@@ -212,7 +215,7 @@ def _map(points: ColumnDataSource, data: PageData) -> Any:
     rings = picture.scatter(
         "x",
         "y",
-        size=13,
+        size="ring",
         fill_color=None,
         line_color="black",
         line_width=1.4,

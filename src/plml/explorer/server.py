@@ -1,6 +1,7 @@
 """``plml.explore``: the page in a notebook, in a file, or live in the browser."""
 
 import logging
+import re
 from dataclasses import dataclass
 from html import escape
 from ipaddress import ip_address
@@ -173,7 +174,9 @@ def serve(
 class LiveServer:
     """A Bokeh server of one page. It serves this page and Bokeh's own scripts, and no other file.
 
-    A websocket is opened for pages of this server alone.
+    A websocket is opened for pages of this server alone. At an address that only this machine can
+    reach, requests that call the server by another name are refused: a page from elsewhere whose
+    name was made to point here would look like its own.
 
     Parameters
     ----------
@@ -189,6 +192,7 @@ class LiveServer:
         from bokeh.server.util import bind_sockets
         from tornado.httpserver import HTTPServer
         from tornado.ioloop import IOLoop
+        from tornado.routing import AnyMatches, HostMatches, Rule, RuleRouter
 
         from plml.explorer.page import fill
 
@@ -202,7 +206,8 @@ class LiveServer:
             raise ValueError(f"cannot listen at {address}, port {port}: {error.strerror}") from None
         self.host = _host(address)
         self.url = f"http://{self.host}:{self.port}/"
-        hosts = {self.host, *(["localhost"] if _is_loopback(address) else [])}
+        is_own = _is_loopback(address)
+        hosts = {self.host, *(["localhost"] if is_own else [])}
 
         def make(document: Any) -> None:
             fill(document, data, live=True)
@@ -212,7 +217,9 @@ class LiveServer:
             {"/": application},
             extra_websocket_origins=[f"{host}:{self.port}" for host in sorted(hosts)],
         )
-        http = HTTPServer(tornado)
+        names = "|".join(re.escape(host) for host in sorted(hosts))
+        named = HostMatches(f"(?:{names})$") if is_own else AnyMatches()
+        http = HTTPServer(RuleRouter([Rule(named, tornado)]))
         http.add_sockets(sockets)
         self._server = BaseServer(IOLoop.current(), tornado, http)
 

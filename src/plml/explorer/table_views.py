@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plml.inspection.explain_any import classifier_of
-from plml.inspection.lineage import known_values, lineage_of_steps
+from plml.inspection.lineage import inputs_of, known_values, lineage_of_steps
 from plml.inspection.values import snapped, table_values
 from plml.preprocessing.columns import MISSING, pandas
 from plml.preprocessing.dates import days_of
@@ -76,9 +76,11 @@ class TableView:
         self._named = names is not None
         if names is None:
             names = [f"x{i}" for i in range(first.n_features_in_)]
-        found = lineage_of_steps(
-            [step for step in (steps, self._encoder) if step is not None], names
-        )
+        before = [] if steps is None else [step for _, step in steps.steps]
+        made = inputs_of(classifier, before[-1]) if before else None
+        if self._encoder is not None:
+            before.append(self._encoder)
+        found = lineage_of_steps(before, names, made)
         self._used, self.owner = np.unique(found.owner, return_inverse=True)
         self._lineage, self._is_table = found, found.is_table
         self._all_names = [str(name) for name in names]
@@ -105,7 +107,7 @@ class TableView:
     def values(self, X: Any) -> np.ndarray:
         """(q, n_columns) values of the user's rows."""
         if not self._is_table:
-            return snapped(self._steps.transform(self._tidy(X)))
+            return snapped(np.asarray(self._lineage.values(self.encoded(X))))[:, self._used]
         rows = self._tidy(X)
         if hasattr(rows, "columns"):
             given = [str(name) for name in rows.columns]

@@ -14,6 +14,8 @@ from plml.inspection.explanation import Explanation
 
 #: How far the features of a row may be from those of an affine map, relative to their size.
 _CLOSE = 1e-6
+#: Points that this is checked on, besides the rows.
+_N_CHECKED = 8
 
 
 class AffineMap:
@@ -33,6 +35,8 @@ class AffineMap:
         probes = transform(np.vstack([center, center + np.diag(step)]))
         self.A = ((probes[1:] - probes[0]) / step[:, None]).T  # (r, d)
         self.b = probes[0] - self.A @ center
+        others = np.random.default_rng(0).uniform(-1.0, 1.0, (_N_CHECKED, d))
+        X = np.vstack([X, center + step * others])
         found, expected = self(X), transform(X)
         scale = np.abs(expected).max(initial=1.0)
         self.is_exact = bool(np.abs(found - expected).max(initial=0.0) <= _CLOSE * scale)

@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plml.inspection.explain_any import case_values, classifier_of, explain
+from plml.inspection.explain_any import (
+    case_values,
+    classifier_of,
+    explain,
+    input_names,
+    known_cases,
+)
 from plml.inspection.explanation import Explanation
 from plml.inspection.explanation_text import percent, short
 from plml.inspection.values import table_values
@@ -105,38 +111,39 @@ def counterfactual(
     if len(X) != 1:
         raise ValueError(f"give one row, got {len(X)}")
     model = getattr(model, "best_estimator_", model)
+    cases = known_cases(model, cases)
     found = explain(model, X)
     names = [str(name) for name in found.feature_names]
-    allowed = _allowed(names, columns)
-    if not isinstance(max_columns, Integral) or max_columns < 1:
+    places = _places(input_names(model, X), names)
+    allowed = _allowed(names, places, columns, X)
+    if not isinstance(max_columns, Integral) or isinstance(max_columns, bool) or max_columns < 1:
         raise ValueError(f"max_columns must be at least 1, a whole number, got {max_columns}")
     before = model.predict(X)[0]
-    if target is not None and target not in found.classes:
+    if target is not None and (np.ndim(target) or target not in found.classes):
         raise ValueError(f"target must be one of the classes, got {target!r}")
     if target is not None and target == before:
         raise ValueError(f"{target!r} is what is predicted already; give another target")
-    goals = _goals(model, X, before, target, names, cases)
+    goals = _goals(model, X, before, target, places, cases)
     if any(value is None for value in goals.values.ravel()):
         raise ValueError(
             "the values of the stored cases are unknown behind this pipeline; give the table that "
             "it was fitted to, cases=X_train"
         )
     turned = _Turned(model, before, target)
-    works = _fewest_columns(model, X, found, goals, allowed, max_columns, turned)
+    works = _fewest_columns(model, X, found, places, goals, allowed, max_columns, turned)
     if not works:
         return None
-    ways = [_shortened(X, names, goals, trial, turned) for trial in works]
+    ways = [_shortened(X, places, goals, trial, turned) for trial in works]
     moved = np.concatenate([_moved(model, X, row) for row, _ in ways])
     row, (goal, chosen) = ways[int(moved.argmin())]
     after = model.predict(row)[0]
     place = list(found.classes).index(after)
     old, new = table_values(X)[0], table_values(row)[0]
-    where = [_column_of(X, names[c], c) for c in chosen]
     return Counterfactual(
         before,
         after,
         float(model.predict_proba(row)[0][place]),
-        {names[c]: (old[w], new[w]) for c, w in zip(chosen, where, strict=True)},
+        {names[c]: (old[places[c]], new[places[c]]) for c in chosen},
         row,
         int(goals.rows[goal]),
     )
@@ -158,13 +165,13 @@ def _fewest_columns(
     model: Any,
     X: Any,
     found: Explanation,
+    places: list[int],
     goals: "_Goals",
     allowed: list[int],
     most: int,
     turned: _Turned,
 ) -> list[tuple[int, tuple[int, ...]]]:
     """Numbers of goals with columns that turn the prediction: as few as do, the nearest rows."""
-    names = [str(name) for name in found.feature_names]
     for size in range(1, min(most, len(allowed)) + 1):
         trials = [
             (goal, chosen)
@@ -173,7 +180,7 @@ def _fewest_columns(
         ]
         if not trials:
             continue
-        rows = _changed_rows(X, names, [(goals.values[g], chosen) for g, chosen in trials])
+        rows = _changed_rows(X, places, [(goals.values[g], chosen) for g, chosen in trials])
         works = np.flatnonzero(turned(rows))
         if len(works):
             moved = _moved(model, X, rows.iloc[works] if hasattr(rows, "iloc") else rows[works])
@@ -186,7 +193,7 @@ class _Goals(NamedTuple):
     values: np.ndarray  # (g, n_columns) their values
 
 
-def _goals(model: Any, X: Any, before: Any, target: Any, names: list[str], cases: Any) -> _Goals:
+def _goals(model: Any, X: Any, before: Any, target: Any, places: list[int], cases: Any) -> _Goals:
     """The nearest cases of other classes, or of the one that is asked for."""
     steps, last = classifier_of(model)
     labels = last.classes_[last.training_cases()[1]]
@@ -196,24 +203,40 @@ def _goals(model: Any, X: Any, before: Any, target: Any, names: list[str], cases
         wanted = labels[near] != before if target is None else labels[near] == target
         if wanted.sum() >= _GOALS or n_found == len(labels):
             rows = near[wanted][:_GOALS]
-            return _Goals(rows, case_values(model, names, rows, cases))
+            return _Goals(rows, case_values(model, places, rows, cases))
         n_found = min(len(labels), 8 * n_found)
 
 
-def _allowed(names: list[str], columns: Sequence[Any] | None) -> list[int]:
+def _places(inputs: list[str], names: list[str]) -> list[int]:
+    """Where the columns of an explanation are in the rows of a user."""
+    if not set(names) <= set(inputs):
+        raise ValueError(
+            "a step of this pipeline mixes columns, so none of them can be said to have changed; "
+            "give its last step the rows that this sees"
+        )
+    return [inputs.index(name) for name in names]
+
+
+def _allowed(names: list[str], places: list[int], columns: Any, X: Any) -> list[int]:
+    """Numbers, among those of an explanation, of the columns that may change."""
     if columns is None:
         return list(range(len(names)))
-    chosen = []
-    for column in [columns] if isinstance(columns, str | int | np.integer) else columns:
-        place = int(column) if isinstance(column, int | np.integer) else -1
-        if str(column) in names:
-            place = names.index(str(column))
-        if not 0 <= place < len(names):
-            raise ValueError(f"there is no column {column!r}; there are {', '.join(names[:8])}")
-        chosen.append(place)
+    given = [columns] if np.ndim(columns) == 0 else columns
+    chosen = [_number_of(column, names, places, X) for column in given]
     if not chosen:
         raise ValueError("columns names no column that may change; None allows all")
     return chosen
+
+
+def _number_of(column: Any, names: list[str], places: list[int], X: Any) -> int:
+    """The number of a column that is given by its name or by its place in the rows."""
+    if str(column) in names:
+        return names.index(str(column))
+    if isinstance(column, Integral) and not isinstance(column, bool) and column in places:
+        return places.index(int(column))
+    if str(column) in [str(name) for name in getattr(X, "columns", ())]:
+        raise ValueError(f"the model makes no use of the column {column!r}; leave it out")
+    raise ValueError(f"there is no column {column!r}; there are {', '.join(names[:8])}")
 
 
 def _combinations(
@@ -229,31 +252,23 @@ def _differs(here: Any, there: Any) -> bool:
     return not (here == there or (here != here and there != there))
 
 
-def _column_of(X: Any, name: str, number: int) -> int:
-    """Where a column is in the user's row."""
-    if not hasattr(X, "columns"):
-        return int(name[1:]) if name[1:].isdigit() else number
-    return [str(c) for c in X.columns].index(name)
-
-
 def _changed_rows(
-    X: Any, names: list[str], changes: list[tuple[np.ndarray, tuple[int, ...]]]
+    X: Any, places: list[int], changes: list[tuple[np.ndarray, tuple[int, ...]]]
 ) -> Any:
     """Copies of one row, each with some columns replaced."""
     if not hasattr(X, "columns"):
         rows = np.repeat(np.asarray(X), len(changes), axis=0).astype(float)
         for row, (values, chosen) in zip(rows, changes, strict=True):
             for c in chosen:
-                row[_column_of(X, names[c], c)] = values[c]
+                row[places[c]] = values[c]
         return rows
     repeated = X.iloc[np.zeros(len(changes), dtype=int)].reset_index(drop=True)
-    labels = {str(c): c for c in X.columns}
-    for name_number in {c for _, chosen in changes for c in chosen}:
-        label = labels[names[name_number]]
+    for c in {c for _, chosen in changes for c in chosen}:
+        label = X.columns[places[c]]
         column = repeated[label].astype(object)
         for i, (values, chosen) in enumerate(changes):
-            if name_number in chosen:
-                column.iloc[i] = values[name_number]
+            if c in chosen:
+                column.iloc[i] = values[c]
         repeated[label] = _like(column, X[label])
     return repeated
 
@@ -264,7 +279,7 @@ def _like(column: Any, before: Any) -> Any:
         numbers = column.astype(float)
         whole = before.dtype.kind in "iu" and (numbers == numbers.round()).all()
         return numbers.astype(before.dtype) if whole else numbers
-    if str(before.dtype) == "category":  # which may not have the new value
+    if str(before.dtype) == "category" and not column.isin(before.cat.categories).all():
         return column
     try:
         return column.astype(before.dtype)
@@ -272,14 +287,14 @@ def _like(column: Any, before: Any) -> Any:
         return column
 
 
-def _shortened(X: Any, names: list[str], goals: _Goals, trial: Any, turned: _Turned) -> Any:
+def _shortened(X: Any, places: list[int], goals: _Goals, trial: Any, turned: _Turned) -> Any:
     """The first row found on the way to a case that turns the prediction, and the trial.
 
     Numbers move together along a straight line, categories change at once. Columns of whole
     numbers stay whole.
     """
     goal, chosen = trial
-    start = table_values(X)[0][[_column_of(X, names[c], c) for c in chosen]]
+    start = table_values(X)[0][[places[c] for c in chosen]]
     end = goals.values[goal][list(chosen)]
     moves = [_is_number(a) and _is_number(b) for a, b in zip(start, end, strict=True)]
 
@@ -287,7 +302,7 @@ def _shortened(X: Any, names: list[str], goals: _Goals, trial: Any, turned: _Tur
         values = goals.values[goal].copy()
         for c, a, b, can_move in zip(chosen, start, end, moves, strict=True):
             values[c] = _between(a, b, part) if can_move else b
-        return _changed_rows(X, names, [(values, chosen)])
+        return _changed_rows(X, places, [(values, chosen)])
 
     low, high, row = 0.0, 1.0, row_at(1.0)
     for _ in range(_HALVINGS if any(moves) else 0):

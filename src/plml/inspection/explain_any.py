@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from plml.inspection.affine import AffineMap, explained_in_columns
 from plml.inspection.explanation import Explanation
-from plml.inspection.lineage import Lineage, in_columns, known_values, lineage
+from plml.inspection.lineage import Lineage, in_columns, inputs_of, known_values, lineage
 from plml.inspection.values import snapped, table_values
 from plml.validation import check_rows, row_names
 
@@ -45,7 +45,9 @@ def explain(
     """
     if X is not None:
         check_rows(X)
-    found = _explained(getattr(model, "best_estimator_", model), X, n_neighbors, cases)
+    model = getattr(model, "best_estimator_", model)
+    cases = known_cases(model, cases)
+    found = _explained(model, X, n_neighbors, cases)
     names = row_names(cases)
     return found.named(X, found.row_names if names is None else names)
 
@@ -56,9 +58,10 @@ def _explained(model: Any, X: Any, n_neighbors: int | None, cases: Any) -> Expla
         found = last.explain(X, n_neighbors)
         return found if cases is None else _with_values(found, table_values(cases))
     names = _input_names(steps, X if cases is None else cases)
-    found = last.explain(None if X is None else steps.transform(X), n_neighbors)
-    columns = lineage(steps, names)
-    found = _weighed_by_column(found, last, None if X is None else steps.transform(X), columns)
+    made = None if X is None else steps.transform(X)
+    found = last.explain(made, n_neighbors)
+    columns = _lineage(steps, last, names)
+    found = _weighed_by_column(found, last, made, columns)
     if not columns.is_table:
         through = _through_affine_steps(steps, last, found, X, cases, names)
         if through is not None:
@@ -70,11 +73,44 @@ def _explained(model: Any, X: Any, n_neighbors: int | None, cases: Any) -> Expla
         here = known if X is None else table_values(X)
         told = in_columns(found, columns, stored, here)
         return _with_values(told, known[:, np.unique(columns.owner)])
-    if X is None:
-        here = columns.values(features)
-    else:
-        here = table_values(X) if columns.is_table else np.asarray(steps.transform(X), dtype=object)
-    return in_columns(found, columns, stored, here)
+    if X is not None and columns.is_table:
+        return in_columns(found, columns, stored, table_values(X))
+    if made is None:
+        return in_columns(found, columns, stored, columns.values(features))
+    rows = table_values(made) if hasattr(made, "columns") else np.asarray(made)
+    return in_columns(found, columns, stored, snapped(columns.values(rows)))
+
+
+def _lineage(steps: Any, last: Any, names: Sequence[str]) -> Lineage:
+    """Of what a classifier sees behind some steps."""
+    return lineage(steps, names, inputs_of(last, steps[-1]))
+
+
+def known_cases(model: Any, cases: Any) -> Any:
+    """The table that a model was fitted to, in the order of its columns; None where none is given.
+
+    Parameters
+    ----------
+    model, cases : as in ``explain``
+    """
+    if cases is None:
+        return None
+    steps, last = classifier_of(model)
+    first = last if steps is None else steps
+    names = getattr(first, "feature_names_in_", None)
+    if names is not None and hasattr(cases, "columns"):
+        missing = [name for name in names if name not in cases.columns]
+        if missing:
+            raise ValueError(f"cases lacks the column {missing[0]!r} that the model was fitted to")
+        cases = cases[list(names)]
+    shape, n = np.shape(cases), len(last.training_cases()[1])
+    d = getattr(first, "n_features_in_", shape[-1] if shape else 0)
+    if shape != (n, d):
+        raise ValueError(
+            f"cases must be the table that the model was fitted to, {n} rows and {d} columns; its "
+            f"shape is {shape}"
+        )
+    return cases
 
 
 def _weighed_by_column(found: Explanation, last: Any, Q: Any, columns: Lineage) -> Explanation:
@@ -100,10 +136,8 @@ def _through_affine_steps(
     try:
         given = [np.asarray(part, dtype=np.float64) for part in (X, cases) if part is not None]
         base = (last if encoder is None else last.model_).case_base()
-        affine = AffineMap(
-            features, np.vstack(given) if given else np.zeros((1, steps.n_features_in_))
-        )
-    except (TypeError, ValueError):  # not numbers
+        affine = AffineMap(features, np.vstack(given) if given else np.zeros((1, len(names))))
+    except (AttributeError, TypeError, ValueError):  # not numbers
         return None
     if not affine.is_exact:
         return None
@@ -148,32 +182,28 @@ def _with_values(found: Explanation, known: np.ndarray) -> Explanation:
     )
 
 
-def case_values(model: Any, names: Sequence[str], rows: np.ndarray, cases: Any) -> np.ndarray:
-    """(n, n_columns) values of training rows in the columns of an explanation.
+def case_values(model: Any, places: list[int], rows: np.ndarray, cases: Any) -> np.ndarray:
+    """(n, len(places)) values of training rows in some columns of the table.
 
     None where they are unknown.
 
     Parameters
     ----------
     model : as in ``explain``
-    names : of the columns
+    places : of the columns
     rows : (n,) numbers of training rows
-    cases : as in ``explain``
+    cases : from ``known_cases``
     """
     steps, last = classifier_of(model)
     if cases is not None:
-        known = table_values(cases)[rows]
-        if hasattr(cases, "columns"):
-            given = [str(name) for name in cases.columns]
-            return known[:, [given.index(name) for name in names]]
-        return known
+        return table_values(cases)[rows][:, places]
     features = _training_values(last)
     if steps is None:
-        return features[rows].astype(object)
-    columns = lineage(steps, _input_names(steps, None))
+        return features[rows][:, places].astype(object)
+    columns = _lineage(steps, last, _input_names(steps, None))
     if not columns.is_table:
-        return np.full((len(rows), len(names)), None, dtype=object)
-    return known_values(columns, features, rows)[:, np.unique(columns.owner)]
+        return np.full((len(rows), len(places)), None, dtype=object)
+    return known_values(columns, features, rows)[:, places]
 
 
 def _training_values(model: Any) -> np.ndarray:
@@ -200,9 +230,23 @@ def _check_explains(model: Any) -> None:
         )
 
 
+def input_names(model: Any, X: Any) -> list[str]:
+    """What explanations call the columns of a user's rows.
+
+    Parameters
+    ----------
+    model, X : as in ``explain``
+    """
+    steps, last = classifier_of(model)
+    if steps is not None:
+        return _input_names(steps, X)
+    return _input_names(last, None)
+
+
 def _input_names(steps: Any, table: Any) -> list[str]:
     """Names of the columns; scikit-learn remembers none that are numbers, a data frame has them."""
     names = getattr(steps, "feature_names_in_", getattr(table, "columns", None))
     if names is None:
-        return [f"x{i}" for i in range(steps.n_features_in_)]
+        width = 0 if table is None else np.shape(table)[1]  # a step need not have counted them
+        return [f"x{i}" for i in range(getattr(steps, "n_features_in_", width))]
     return [str(name) for name in names]

@@ -217,8 +217,8 @@ class ExplanationDisplay:
         right.set_xlabel("share", fontsize=9)
         right.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         bar_rows(right, len(names))
-        below = {"loc": "upper right", "bbox_to_anchor": (1.0, -0.12), "ncols": 2}
-        right.legend(frameon=False, fontsize=8, **below)
+        below = {"loc": "upper right", "bbox_to_anchor": (1.0, 0.0), "borderaxespad": 4.5}
+        right.legend(frameon=False, fontsize=8, ncols=2, **below)  # under the label of the axis
         return self
 
     def _question(self, rank: int | None) -> tuple[str, str]:

@@ -285,6 +285,9 @@ class ConvergenceDisplay:
             if (history["gap"] > 0).any():
                 gap.set_yscale("log")
             gap.set(xlabel=over, ylabel="relative gap")
+            if over == "iteration":
+                for panel in (value, gap):
+                    panel.xaxis.get_major_locator().set_params(integer=True)
             for panel in (value, gap):
                 clean(panel)
         if ax is None:

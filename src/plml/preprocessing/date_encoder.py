@@ -101,8 +101,9 @@ class DateEncoder(TransformerMixin, BaseEstimator):
 def date_texts(days: np.ndarray, with_time: bool) -> np.ndarray:
     """Days since 1970 as ISO texts, to the minute where there are times of day."""
     unit = "m" if with_time else "D"
-    minutes = np.rint(days * (1440.0 if with_time else 1.0)).astype("int64")
-    texts = np.datetime_as_string(minutes.astype(f"datetime64[{unit}]"))
+    seconds = np.rint(days * 86400.0)  # without the rounding noise of scalers
+    whole = np.floor(seconds / (60.0 if with_time else 86400.0)).astype("int64")
+    texts = np.datetime_as_string(whole.astype(f"datetime64[{unit}]"))
     return np.char.replace(texts, "T", " ").astype(object)
 
 
