@@ -95,4 +95,5 @@ def test_a_fold_learns_from_no_more_rows_than_the_fit(wine, monkeypatch):
     sizes, fit = [], SML.fit
     monkeypatch.setattr(SML, "fit", lambda self, X, y: sizes.append(len(X)) or fit(self, X, y))
     cross_evaluate(SML(max_iter=5), X, y, max_rows=50)
-    assert len(sizes) == 3 and max(sizes) <= 50
+    assert len(sizes) == 3
+    assert max(sizes) <= 50

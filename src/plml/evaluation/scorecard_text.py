@@ -36,8 +36,8 @@ def verdict(card: "Scorecard") -> str:
         sentences.append(_against_one_answer(card))
     if card.n_known > _MOSTLY * len(card.labels):
         sentences.append(
-            f"But most of the rows are the same as cases of {_model(card)}: unless new rows are, too, "
-            "these figures say nothing of them."
+            f"But most of the rows are the same as cases of {_model(card)}: unless new rows are, "
+            "too, these figures say nothing of them."
         )
     return " ".join(sentences)
 
