@@ -58,7 +58,9 @@ def test_snippets_run(page, monkeypatch, tmp_path):
         elif language == "console":
             # What is shown with its output; an error is shown in a line of its own.
             line = block.splitlines()[0].removeprefix("$ ")
-            run(line, refused=bool(re.search(r"^plml \w+: ", block, re.M)))
+            said = run(line, refused=bool(re.search(r"^plml \w+: ", block, re.M)))
+            if page.stem == "tutorial":
+                check_words(block, said)
 
 
 def entry(name):
@@ -102,6 +104,18 @@ def run(line, refused=False):
     command = ["-c", COMMAND] if program == "plml" else []
     done = subprocess.run([sys.executable, *command, *arguments], capture_output=True, text=True)
     assert done.returncode == (2 if refused else 0), f"{line}\n{done.stderr}"
+    return done.stderr + done.stdout
+
+
+def check_words(shown, said):
+    """Lines that are not indented are what the command says, but for figures."""
+    there = {words(line) for line in said.splitlines()}
+    lines = [line for line in shown.splitlines()[1:] if line and not line.startswith(" ")]
+    assert [line for line in lines if words(line) not in there] == []
+
+
+def words(line):
+    return " ".join(re.sub(r"[-+]?\d[-+.\de]*", "", line).split())
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def test_what_is_far_from_all_others_is_said_and_the_cure_works(tmp_path, values
     assert table["x"].isna().sum() in (1, N // 3)
 
 
-@pytest.mark.parametrize("values", [SIZES, np.exp(3 * RNG.normal(size=N)), RNG.integers(0, 2, N)])
+@pytest.mark.parametrize("values", [SIZES, np.exp(1.5 * RNG.normal(size=N)), RNG.integers(0, 2, N)])
 def test_what_is_not_far_is_not(values):
     assert not fact(values).doubt
 
@@ -77,6 +77,19 @@ def test_names_in_cures_are_quoted_where_a_shell_needs_it():
     assert fact(RNG.permutation(10**6)[:N], "Patient no").kind == "identifier"
     assert "--drop 'the lot'" in fact(RNG.permutation(10**6)[:N], "the lot").what
     assert "--as 'zip code=category'" in fact(RNG.integers(1000, 1040, N), "zip code").what
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d/%m/%Y"])
+@pytest.mark.parametrize("options", [{"regularization": 1.0}, {"regularizations": [1.0]}])
+def test_dates_that_are_said_to_be_categories_are_categories(form, options):
+    days = np.resize(["2024-01-02", "2024-03-04", "2024-05-06"], N)
+    days = pd.to_datetime(pd.Series(days)).dt.strftime(form)
+    table = pd.DataFrame({"x": days, "b": SIZES, "kind": KINDS})
+    options = {"metrics": ["one"], **options} if "regularizations" in options else options
+    model = tables.fit(table, "kind", "t", uses={"x": "category"}, random_state=0, **options)
+    encoder = model.classifier.encoder_ if "metrics" in options else model.pipeline[0]
+    assert encoder.categories_ == ["x"]
+    assert not encoder.dates_
 
 
 class TestSpans:

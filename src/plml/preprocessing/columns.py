@@ -136,6 +136,8 @@ def _orders(values: "pd.Series", where: str) -> bool | None:
     types = pandas().api.types
     if types.is_datetime64_any_dtype(values):
         return False
+    if isinstance(values.dtype, pandas().CategoricalDtype):
+        return None  # it was said to be one
     present = values.dropna()
     may_be = types.is_string_dtype(values) or types.is_object_dtype(values)
     is_text = may_be and len(present) and present.map(type).map(_is_written).all()
