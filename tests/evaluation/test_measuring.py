@@ -76,3 +76,24 @@ def test_what_stores_no_rows_is_refused(wine):
     X, y = wine
     with pytest.raises(ValueError, match="KernelSVM stores no rows"):
         evaluate(KernelSVM(Cs=(1.0,)).fit(X, y), X, y)
+
+
+def test_copies_of_rows_that_were_learned_from_are_counted_in_every_fold(wine):
+    X, y = wine
+    model = make_pipeline(StandardScaler(), SML(max_iter=5))
+    assert cross_evaluate(model, X, y).n_known == 0
+    twice, labels = np.concatenate([X, X[:60]]), np.concatenate([y, y[:60]])
+    card = cross_evaluate(model, twice, labels)
+    assert 40 < card.n_known <= 120  # both copies are counted unless they share a fold
+    assert f"; {card.n_known} are the same as cases of that fit" in str(card)
+    mostly = cross_evaluate(model, np.concatenate([X, X]), np.concatenate([y, y]))
+    assert "cases of that fit: unless new rows are, too" in mostly.verdict
+
+
+def test_a_fold_learns_from_no_more_rows_than_the_fit(wine, monkeypatch):
+    X, y = wine
+    sizes, fit = [], SML.fit
+    monkeypatch.setattr(SML, "fit", lambda self, X, y: sizes.append(len(X)) or fit(self, X, y))
+    cross_evaluate(SML(max_iter=5), X, y, max_rows=50)
+    assert len(sizes) == 3
+    assert max(sizes) <= 50

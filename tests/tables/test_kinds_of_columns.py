@@ -149,7 +149,7 @@ def test_a_doubt_of_the_reader_is_described_and_not_raised():
         (np.arange(N), "120 different numbers in 120 rows, which are no classes"),
         ([*["a", "b"] * (N // 2 - 1), None, None], "has no label in 2 rows"),
         (["a"] * N, "has one class alone"),
-        (["a"] * 6 + ["b"] * (N - 6), "has 1 classes of fewer than 10 rows"),
+        (["a"] * 6 + ["b"] * (N - 6), "has 1 class of fewer than 10 rows"),
         (LEVELS, ""),
     ],
 )

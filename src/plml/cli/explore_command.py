@@ -57,8 +57,8 @@ def _explore(options: argparse.Namespace) -> int:
         with stage(_LOADING):
             model = tables.load(options.model)
         with stage(_READING):
-            table, _ = table_of(options)
-            model.misfits(table).tell(str(options.table))
+            table, understood = table_of(options)
+            model.misfits(table, units=understood.marks.units).tell(str(options.table))
         with stage(_SHOWING, named=False):
             subject = subject_of(model, str(options.table))
             labels = labels_of(model, table, str(options.table))

@@ -127,6 +127,7 @@ def measured(
             positive=options.positive,
             random_state=options.seed,
             sample_weight=weights,
+            max_rows=options.max_rows,
         )
     except ValueError as error:
         return f"not measured: {error}"

@@ -334,6 +334,7 @@ def _rows_to_learn_from(
         str(options.table),
         imputes=options.missing != "refuse",
         doubts=understood.marks.doubts,
+        units=understood.marks.units,
         key=options.id,
         weight=options.weight,
         max_rows=options.max_rows,
@@ -489,8 +490,9 @@ def read_both(options: argparse.Namespace) -> tuple[tables.Model, "pd.DataFrame"
     with stage(_LOADING):
         model = tables.load(options.model)
     with stage(_READING):
-        table, _ = table_of(options)
-    model.misfits(table, getattr(options, "id", None)).tell(str(options.table))
+        table, understood = table_of(options)
+    key = getattr(options, "id", None)
+    model.misfits(table, key, understood.marks.units).tell(str(options.table))
     return model, table
 
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from plml.backend.arrays import on_host
 from plml.backend.progress import in_blocks, plan, stage
-from plml.evaluation.rivals import RIVALS, rivals, stratified_folds
+from plml.evaluation.rivals import RIVALS, rivals, stratified_folds, stratified_part
 from plml.evaluation.scorecard import Scorecard, positive_class
 
 #: The name of what is judged.
@@ -66,6 +66,7 @@ def cross_evaluate(
     positive: Any = None,
     random_state: int = 0,
     sample_weight: np.ndarray | None = None,
+    max_rows: int | None = None,
 ) -> Scorecard:
     """Cross-validate a model: it is fitted again without the rows on which it is measured.
 
@@ -81,6 +82,7 @@ def cross_evaluate(
     random_state : seeds the folds, including those of the tuned neighbours
     sample_weight : (n,) of the rows that the model is fitted to; every predicted row counts once,
         and the simpler methods ignore weights
+    max_rows : of more rows, a fit gets a stratified part of so many
 
     Examples
     --------
@@ -101,19 +103,26 @@ def cross_evaluate(
         raise ValueError(f"n_folds must be at least 1, got {n_folds}")
     n_parts = n_folds if n_folds > 1 else _PARTS
     folds = stratified_folds(labels, n_parts, random_state)[:n_folds]
+    if max_rows is not None:
+        folds = [
+            (train[stratified_part(labels[train], max_rows, random_state)], test)
+            for train, test in folds
+        ]
     names = [f"measuring: fold {number + 1} of {len(folds)}" for number in range(len(folds))]
     plan(dict.fromkeys(names, 1.0))
-    parts = []
+    parts, n_known = [], 0
     for name, (train, test) in zip(names, folds, strict=True):
         with stage(name):
             counts = None if sample_weight is None else np.asarray(sample_weight)[train]
             how = classes, random_state, fit_options(model, counts)
-            parts.append(_held_out(model, X, labels, train, test, *how))
+            part, n_copies = _held_out(model, X, labels, train, test, *how)
+        parts.append(part)
+        n_known += n_copies
     shares = {method: np.concatenate([part[method] for part in parts]) for method in parts[0]}
     tests = [test for _, test in folds]
     tested = np.concatenate(tests)
     parts_of_rows = np.repeat(np.arange(len(folds)), [len(test) for test in tests])
-    return Scorecard(labels[tested], classes, shares, source, positive, folds=parts_of_rows)
+    return Scorecard(labels[tested], classes, shares, source, positive, n_known, parts_of_rows)
 
 
 def _held_out(
@@ -125,8 +134,8 @@ def _held_out(
     classes: np.ndarray,
     random_state: int,
     options: dict[str, Any],
-) -> dict[str, np.ndarray]:
-    """Shares of all classes for rows that were not learned from."""
+) -> tuple[dict[str, np.ndarray], int]:
+    """Shares of all classes for rows that were not learned from; how many have a copy that was."""
     plan({"fit": 9.0, "predict": 1.0})
     with stage("fit", named=False), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they were shown when the model itself was fitted
@@ -134,11 +143,12 @@ def _held_out(
     with stage("predict", named=False):
         rows, fitted = at_classifier(fitted, _safe_indexing(X, test))
         found = _shares(fitted, rows, random_state)
+        n_known = _n_known(*euclidean(fitted, rows)[:2])
     places = np.searchsorted(classes, fitted.classes_)
     wide = {name: np.zeros((len(test), len(classes))) for name in found}
     for name, shares in found.items():
         wide[name][:, places] = shares
-    return wide
+    return wide, n_known
 
 
 def fit_options(model: Any, sample_weight: np.ndarray | None) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Scorecard:
     shares : (n, n_classes) probabilities by method; the first method is the one that is judged
     source : what the text calls the rows
     positive : the class of interest, one of two; or None
-    n_known : rows that are the same as rows that were learned from
+    n_known : rows that are the same as rows that were learned from by what predicted them
     folds : (n,) by which of several models a row was predicted; None where there is one
 
     Examples

@@ -36,8 +36,8 @@ def verdict(card: "Scorecard") -> str:
         sentences.append(_against_one_answer(card))
     if card.n_known > _MOSTLY * len(card.labels):
         sentences.append(
-            "But most of the rows are the same as cases of the model: of new rows these figures "
-            "say nothing."
+            f"But most of the rows are the same as cases of {_model(card)}: unless new rows are, "
+            "too, these figures say nothing of them."
         )
     return " ".join(sentences)
 
@@ -141,8 +141,13 @@ def title_of(card: "Scorecard") -> str:
         text += f", {int((card.labels == card.positive).sum())} of them {str(card.positive)!r}"
     if card.n_known:
         are = "is the same as a case" if card.n_known == 1 else "are the same as cases"
-        text += f"; {card.n_known} {are} of the model"
+        text += f"; {card.n_known} {are} of {_model(card)}"
     return text
+
+
+def _model(card: "Scorecard") -> str:
+    """What predicted the rows."""
+    return "the model" if card.folds is None else "that fit"
 
 
 def _points(share: float) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from datetime import date, time
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -29,6 +30,8 @@ NAMED_KEY = re.compile(
     r"|(patient|customer|kunde|client|account|konto|case|fall|subject|sample|record|person|user)s?",
     re.IGNORECASE,
 )
+#: Sums of squares of larger numbers may overflow.
+HUGE = 1e140
 #: Fewer rows than this do not tell a key from a measurement.
 _FEWEST_ROWS = 20
 
@@ -118,14 +121,27 @@ def are_keys(values: "pd.Series", name: str) -> bool:
     return in_order or np.ptp(numbers) < 1.05 * n or NAMED_KEY.fullmatch(name.strip()) is not None
 
 
+def are_spans(values: "pd.Series") -> bool:
+    """Whether a column holds spans of time, which count as numbers of days.
+
+    Parameters
+    ----------
+    values : a column
+    """
+    return str(values.dtype).startswith(("timedelta", "duration"))
+
+
 def _orders(values: "pd.Series", where: str) -> bool | None:
     """Whether the day comes first in a column of dates; None for all other columns."""
     types = pandas().api.types
     if types.is_datetime64_any_dtype(values):
         return False
+    if isinstance(values.dtype, pandas().CategoricalDtype):
+        return None  # it was said to be one
     present = values.dropna()
-    is_text = types.is_string_dtype(values) and present.map(type).eq(str).all()
-    orders = orders_of_dates(present.str.strip()) if is_text and len(present) else []
+    may_be = types.is_string_dtype(values) or types.is_object_dtype(values)
+    is_text = may_be and len(present) and present.map(type).map(_is_written).all()
+    orders = orders_of_dates(present.astype(str).str.strip()) if is_text else []
     if len(orders) > 1:
         raise ValueError(
             f"{where} holds dates, day first or month first; give them as year-month-day"
@@ -135,19 +151,17 @@ def _orders(values: "pd.Series", where: str) -> bool | None:
 
 def _is_category(values: "pd.Series", where: str) -> bool:
     types = pandas().api.types
-    if types.is_timedelta64_dtype(values):
-        raise ValueError(f"{where} holds spans of time; turn them into numbers, or leave it out")
     present = values[values.notna()]
     if not len(present):
         raise ValueError(f"{where} is empty; leave it out")
-    if types.is_numeric_dtype(values) and not types.is_bool_dtype(values):
+    if are_spans(values) or (types.is_numeric_dtype(values) and not types.is_bool_dtype(values)):
         return False
     if isinstance(values.dtype, pandas().CategoricalDtype):
         return True
     strange = [kind for kind in present.map(type).unique() if not issubclass(kind, _scalar_types())]
     if strange:
         raise ValueError(f"{where} holds a {strange[0].__name__} a row; leave it out")
-    parsed = _parsed(present)
+    parsed = as_numbers(present)
     good = parsed.notna()
     texts = present.astype(str).str.strip()
     is_code = types.is_string_dtype(values) and bool(texts.str.fullmatch(CODE).any())
@@ -161,7 +175,8 @@ def _is_category(values: "pd.Series", where: str) -> bool:
         )
     n_values = texts.nunique()
     if n_values > _MOST_CATEGORIES and n_values > 0.5 * len(values):
-        _refuse_decimal_commas(texts, where)
+        if not is_code:
+            _refuse_decimal_commas(texts, where)
         raise ValueError(
             f"{where} has {n_values} different values in {len(values)} rows, too many for a "
             "category; leave it out"
@@ -169,9 +184,14 @@ def _is_category(values: "pd.Series", where: str) -> bool:
     return True
 
 
+def _is_written(kind: type) -> bool:
+    """Whether entries of a type are texts, or objects that are written as dates and times."""
+    return issubclass(kind, (str, date, time))
+
+
 def _refuse_decimal_commas(texts: "pd.Series", where: str) -> None:
     """Raise a ``ValueError`` where texts are numbers with decimal commas, but for a few."""
-    found = _parsed(texts.str.replace(",", ".", n=1)).notna()
+    found = as_numbers(texts.str.replace(",", ".", n=1)).notna()
     if found.mean() < _NEARLY_ALL:
         return
     others = texts[~found]
@@ -183,18 +203,22 @@ def _refuse_decimal_commas(texts: "pd.Series", where: str) -> None:
 
 
 def _numbers(values: "pd.Series", where: str, imputes: bool) -> np.ndarray:
-    parsed = _parsed(values)
+    parsed = as_numbers(values)
     wrong = (parsed.isna() & values.notna()).to_numpy()
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise ValueError(
-            f"{where} holds {str(values.iloc[row])!r} in row {row}, which is not a number"
+            f"{where} holds {str(values.iloc[row])!r} in row {row}, which is not a number; correct "
+            "it, or leave it empty"
         )
     is_float = parsed.dtype == np.float64  # then not one more copy of a column
     numbers = parsed.to_numpy() if is_float else parsed.to_numpy(np.float64, na_value=np.nan)
-    if np.isinf(numbers).any():
-        row = int(np.flatnonzero(np.isinf(numbers))[0])
-        raise ValueError(f"{where} holds infinite values, the first in row {row}")
+    if len(huge := np.flatnonzero(np.abs(numbers) > HUGE)):
+        row = int(huge[0])
+        what = "infinite values" if np.isinf(numbers[row]) else "numbers too large to compute with"
+        raise ValueError(
+            f"{where} holds {what}, the first in row {row}; correct them, or leave them empty"
+        )
     _check_missing(np.isnan(numbers), where, imputes)
     return numbers
 
@@ -227,13 +251,22 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _parsed(values: "pd.Series") -> "pd.Series":
-    """Numbers where the values are, or can be read as, these; missing elsewhere."""
+def as_numbers(values: "pd.Series") -> "pd.Series":
+    """Numbers where the values are, or can be read as, these; missing elsewhere.
+
+    Parameters
+    ----------
+    values : a column; spans of time count in days
+    """
     types = pandas().api.types
     if types.is_bool_dtype(values):
         return values.astype(object).map(lambda _: np.nan).astype(float)
     if values.dtype == np.float64:
         return values  # not copied
+    if are_spans(values):
+        return values.astype("timedelta64[us]") / pandas().Timedelta(days=1)
+    if types.is_string_dtype(values):
+        values = values.astype(object)  # of texts of Arrow, pandas makes NaN that count as present
     return pandas().to_numeric(values, errors="coerce")
 
 

@@ -54,6 +54,8 @@ _PARTS = re.compile(
 DATE_LIKE, _NEARLY_ALL = r"\d.*[-/. :T].*\d", 0.8
 #: Different texts that tell the format.
 _FIRST = 1000
+#: Microseconds.
+_DAY = 86_400_000_000
 #: What pandas reads as ISO dates; it takes 05 and 1234 for years as well.
 _ISO = r"\d{4}-\d\d(-\d\d.*)?"
 
@@ -66,19 +68,18 @@ def read_dates(values: "pd.Series", day_first: bool = False) -> "pd.Series":
     values : dates, texts in one format, or whole numbers such as 20240131
     day_first : whether the day comes before the month
     """
-    if not pandas().api.types.is_datetime64_any_dtype(values):
-        texts = _texts(values)
-        form = _format(texts.dropna(), day_first)
-        values = pandas().to_datetime(texts, format=form, errors="coerce", utc=True)
-    if getattr(values.dtype, "tz", None) is None:
-        return values
-    return values.dt.tz_convert("UTC").dt.tz_localize(None)
+    if pandas().api.types.is_datetime64_any_dtype(values):
+        return pandas().to_datetime(values, utc=True).dt.tz_localize(None)  # those of Arrow, too
+    texts = _texts(values)
+    form = _format(texts.dropna(), day_first)
+    read = pandas().to_datetime(texts, format=form, errors="coerce", utc=True)
+    return read.dt.tz_localize(None)
 
 
 def days_of(dates: "pd.Series") -> np.ndarray:
     """Days since 1970 as floats; those with a time zone in UTC."""
-    span = read_dates(dates) - pandas().Timestamp(0)
-    return (span / pandas().Timedelta(days=1)).to_numpy(dtype=np.float64, na_value=np.nan)
+    moments = read_dates(dates).to_numpy(dtype="datetime64[us]")  # nanoseconds end in 2262
+    return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / _DAY)
 
 
 def are_days(numbers: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from plml.preprocessing.columns import Columns, pandas
+from plml.preprocessing.columns import HUGE, Columns, pandas
 from plml.preprocessing.date_encoder import DateEncoder
 from plml.preprocessing.servable import refuse_unservable
 
@@ -26,8 +26,8 @@ RARE, MOST_CATEGORIES = 0.005, 30
 FILLS = ("median", "indicator", "neighbors")
 #: Rows that gaps are filled from by their neighbours, at most.
 _MOST_DONORS = 2000
-#: Sums of squares of larger numbers may overflow.
-_HUGE = 1e140
+#: Kinds of columns that are no numbers yet.
+_TIMES = ("date", "time", "duration")
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -240,7 +240,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 validate_data(self, X, reset=reset, skip_check_array=True)
                 return self._frame(X)
         rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
-        _refuse_huge(rows)
+        _refuse_huge(rows, getattr(X, "columns", range(rows.shape[1])))
         return rows
 
     def _frame(self, X: Any) -> Any:
@@ -317,23 +317,25 @@ def _as_numbers(X: Any) -> np.ndarray | None:
     kinds = [str(kind) for kind in getattr(X, "dtypes", [])]
     if any(kind in ("object", "category", "bool", "boolean") for kind in kinds):
         return None
-    if any("str" in kind or kind.startswith("datetime") for kind in kinds):
+    if any("str" in kind or kind.startswith(_TIMES) for kind in kinds):
         return None
     try:
-        return check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=0)
+        with np.errstate(invalid="ignore"):  # of infinite values, which are refused by name
+            options = {"ensure_all_finite": "allow-nan", "ensure_min_samples": 0}
+            return check_array(X, dtype=np.float64, **options)
     except (TypeError, ValueError):
         return None
 
 
-def _refuse_huge(rows: np.ndarray) -> None:
+def _refuse_huge(rows: np.ndarray, names: Any) -> None:
     """Refuse numbers whose squares overflow."""
     with np.errstate(invalid="ignore"):
         largest = np.abs(rows).max(axis=0, initial=0.0)
-    huge = np.flatnonzero(largest > _HUGE)
+    huge = np.flatnonzero(largest > HUGE)
     if len(huge):
         raise ValueError(
-            f"column {huge[0]} of X reaches {largest[huge[0]]:.3g}, too large to compute with; "
-            "give it in a larger unit, or leave it out"
+            f"column {names[huge[0]]!r} of X reaches {largest[huge[0]]:.3g}, too large to compute "
+            "with; give it in a larger unit, or leave it out"
         )
 
 

@@ -8,11 +8,13 @@ so is said.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from plml.install import pandas
+from plml.preprocessing.columns import as_numbers
 from plml.preprocessing.dates import days_of, read_dates
 
 if TYPE_CHECKING:
@@ -44,9 +46,10 @@ def without_copies(
     for fact in found:
         if fact.name in same and fact.name not in asked:
             what = f"left out: it is {same[fact.name]} (use it: --keep)"
-            fact = replace(fact, kind="duplicate", use="ignore", what=what)
+            fact = replace(fact, kind="duplicate", use="ignore", what=what, doubt=False)
         elif fact.name in near:
-            what = f"{fact.what}; nearly {near[fact.name]}: if it is the same, --drop {fact.name}"
+            drop = f"--drop {quote(fact.name)}"
+            what = f"{fact.what}; nearly {near[fact.name]}: if it is the same, {drop}"
             fact = replace(fact, what=what, doubt=True)
         result.append(fact)
     return result
@@ -93,9 +96,7 @@ def _numbers(features: "pd.DataFrame", fact: "ColumnFacts") -> np.ndarray:
     values = features[fact.name]
     if fact.use == "date":
         return days_of(read_dates(values, fact.day_first))
-    if pandas().api.types.is_timedelta64_dtype(values):
-        values = values / pandas().Timedelta(days=1)
-    return pandas().to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return as_numbers(values).to_numpy(np.float64, na_value=np.nan)
 
 
 def _standard(numbers: np.ndarray) -> np.ndarray:

@@ -10,8 +10,9 @@ copies (``python benchmarks/readers.py --columns``).
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import time
+from datetime import date, time
 from decimal import Decimal
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,15 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.tree import DecisionTreeClassifier
 
-from plml.preprocessing.columns import CODE, NAMED_KEY, are_keys, listed, pandas
+from plml.preprocessing.columns import (
+    CODE,
+    NAMED_KEY,
+    are_keys,
+    are_spans,
+    as_numbers,
+    listed,
+    pandas,
+)
 from plml.preprocessing.dates import DATE_LIKE, are_days, days_of, orders_of_dates, read_dates
 from plml.preprocessing.table_encoder import MOST_CATEGORIES
 from plml.tables.column_copies import without_copies
@@ -35,6 +44,9 @@ _MOST_LEVELS = 10
 _MOST_VALUES, _MOST_DISTINCT = 50, 0.5
 #: Words in the average entry of a free text.
 _WORDS = 3.0
+#: A number is far from all others where these spread over less than this share of the way to it;
+#: numbers that differ by less than this share of the largest are the same.
+_FAR, _ROUNDING = 0.05, 1e-12
 #: Texts of which this share can be read as numbers or dates were meant as such.
 _NEARLY_ALL = 0.8
 #: Out-of-fold balanced accuracy of one column at which it gives the label away, and at which it is
@@ -167,8 +179,10 @@ def _guess(values: "pd.Series", fact: ColumnFacts, where: str) -> ColumnFacts:
         return fact
     if types.is_datetime64_any_dtype(values):
         return _date(fact)
-    if types.is_timedelta64_dtype(values):
+    if are_spans(values):
         return replace(fact, kind="number", use="number", what="number of days")
+    if types.is_complex_dtype(values):
+        return replace(fact, kind="text", what="left out: its numbers are complex", doubt=True)
     if types.is_numeric_dtype(values) and not types.is_bool_dtype(values):
         return _of_numbers(present, fact, where)
     if types.is_bool_dtype(values):
@@ -189,6 +203,9 @@ def _of_numbers(present: "pd.Series", fact: ColumnFacts, where: str) -> ColumnFa
         raise ValueError(
             f"{where} holds infinite values, the first in row {row}; correct them, or --drop it"
         )
+    if np.ptp(numbers) <= _ROUNDING * np.abs(numbers).max():
+        what = f"left out: it is {numbers[0]:g} in every row, but for rounding"
+        return replace(fact, kind="constant", what=what)
     whole = bool((numbers == np.rint(numbers)).all())
     if whole and are_keys(present, fact.name):
         return replace(
@@ -203,18 +220,41 @@ def _of_numbers(present: "pd.Series", fact: ColumnFacts, where: str) -> ColumnFa
     if whole and fact.n_values <= _MOST_LEVELS:
         kind, what = "ordinal", "number, of few whole values"
     doubt = _doubt_of_whole(fact, len(numbers)) if whole else ""
+    far = far_from_others(numbers)
+    if far is not None:
+        doubt += _doubt_of_far(f"{numbers[far]:.15g}", int((numbers == numbers[far]).sum()))
     return replace(fact, kind=kind, use="number", what=what + doubt, doubt=bool(doubt))
 
 
 def _doubt_of_whole(fact: ColumnFacts, n_rows: int) -> str:
     """Why whole numbers may be none to measure distances by; empty for no reason."""
     if n_rows >= _FEWEST_ROWS and fact.n_values == n_rows:
-        return f"; all are different: if they are a key, --drop {fact.name}"
+        return f"; all are different: if they are a key, --drop {quote(fact.name)}"
     if fact.n_values > 2 and _NAMED_CODE.fullmatch(fact.name):
-        return f"; if they are codes, --as {fact.name}=category"
+        return f"; if they are codes, --as {quote(f'{fact.name}=category')}"
     if fact.n_values > _MOST_LEVELS and NAMED_KEY.fullmatch(fact.name.strip()):
-        return f"; if they are a key, --drop {fact.name}"
+        return f"; if they are a key, --drop {quote(fact.name)}"
     return ""
+
+
+def far_from_others(numbers: np.ndarray) -> int | None:
+    """Where a number is beside which all others, of many values, are nearly the same, or None.
+
+    Parameters
+    ----------
+    numbers : floats, none of them missing
+    """
+    far = int(np.argmax(np.abs(numbers - np.median(numbers))))
+    others = numbers[numbers != numbers[far]]
+    if len(np.unique(others)) <= _MOST_LEVELS:
+        return None
+    return far if np.ptp(others) < _FAR * np.abs(numbers[far] - others).min() else None
+
+
+def _doubt_of_far(text: str, n_rows: int) -> str:
+    times = "" if n_rows == 1 else f" ({n_rows} times)"
+    cure = f"correct it, or give --na {quote(text)} if it stands for a missing value"
+    return f"; one is far from all others: '{text}'{times}; {cure}"
 
 
 def _of_texts(
@@ -239,29 +279,41 @@ def _of_texts(
         )
         return replace(fact, kind="date", what=what, doubt=True)
     if orders:
-        return replace(_date(fact), day_first=orders[0])
+        found = replace(_date(fact), day_first=orders[0])
+        far = far_from_others(days_of(read_dates(texts, orders[0])))
+        if far is None:
+            return found
+        doubt = _doubt_of_far(texts.iloc[far], int((texts == texts.iloc[far]).sum()))
+        return replace(found, what=found.what + doubt, doubt=True)
     if odd := _odd_date(texts):
-        what = f"left out: {odd!r} among dates; correct it, or use it: --as {fact.name}=category"
+        cure = f"correct it, or give --na {quote(odd)} or --as {quote(f'{fact.name}=category')}"
+        what = f"left out: {odd!r} among dates; {cure}"
         return replace(fact, kind="text", what=what, doubt=True)
     share = fact.n_values / max(len(texts), 1)
     words = texts.str.count(r"\s+").mean() + 1.0
     if fact.n_values > _MOST_VALUES and share > _MOST_DISTINCT:
         kind = "text" if words >= _WORDS else "identifier"
-        what = f"left out: {fact.n_values} different texts in {len(values)} rows (use it: --keep)"
+        rows = f"{len(texts)} rows" + (" that have one" if fact.n_missing else "")
+        what = f"left out: {fact.n_values} different texts in {rows} (use it: --keep)"
         return replace(fact, kind=kind, what=what, doubt=True)
     if len(texts) >= 20 and fact.n_values == len(texts) and not fact.n_missing:
         what = "left out: every row has another text (use it: --keep)"
         return replace(fact, kind="identifier", what=what, doubt=True)
-    alike = _alike(texts.unique())
-    if alike is None:
-        return _category(fact)
-    found = _category(fact)
-    what = f"{found.what}; {alike[0]!r} and {alike[1]!r} are two of them: correct one if not"
+    found, two = _category(fact), alike(texts.unique())
+    if two is None:
+        return found
+    pair = f"{two[0]!r} and {two[1]!r}; correct one if they are the same"
+    what = f"{found.what}, two of them alike: {pair}"
     return replace(found, what=what, doubt=True)
 
 
-def _alike(texts: Any) -> tuple[str, str] | None:
-    """Two texts that differ in capitals or spaces alone."""
+def alike(texts: Any) -> tuple[str, str] | None:
+    """Two texts that differ in capitals or spaces alone, or None.
+
+    Parameters
+    ----------
+    texts : all different
+    """
     seen: dict[str, str] = {}
     for text in texts:
         plain = " ".join(text.casefold().split())
@@ -301,7 +353,7 @@ def _check_use(present: "pd.Series", where: str, use: str) -> None:
     if not len(present):
         raise ValueError(f"{where} is empty; it cannot be used as a {use}")
     if use == "number":
-        read = pandas().to_numeric(present, errors="coerce")
+        read = as_numbers(present)
     elif use == "date":
         read = read_dates(present)
     else:
@@ -318,10 +370,10 @@ def _used(fact: ColumnFacts, values: "pd.Series") -> ColumnFacts:
     if fact.kind == "empty":
         raise ValueError(f"--keep {fact.name}: the column is empty")
     present = values[values.notna()]
-    numbers = pandas().to_numeric(present, errors="coerce").notna().all()
+    numbers = as_numbers(present).notna().all()
     if pandas().api.types.is_string_dtype(values):
         numbers = numbers and not _texts(present).str.fullmatch(CODE).any()
-    use = "number" if numbers and not pandas().api.types.is_bool_dtype(values) else "category"
+    use = "number" if numbers else "category"
     return replace(fact, use=use, what=f"{use}, kept as asked", doubt=False)
 
 
@@ -373,8 +425,7 @@ def _alone(values: "pd.Series", classes: np.ndarray, fact: ColumnFacts) -> float
     else:
         is_date = fact.use == "date"
         parsed = days_of(read_dates(values, fact.day_first)) if is_date else values
-        numbers = pandas().to_numeric(pandas().Series(parsed), errors="coerce")
-        codes = numbers.to_numpy(np.float64)
+        codes = as_numbers(pandas().Series(parsed)).to_numpy(np.float64, na_value=np.nan)
         codes = codes / (np.nanmax(np.abs(codes)) or 1.0)  # small enough for the floats of a tree
         leaves = 4 * len(np.unique(classes))
     tree = DecisionTreeClassifier(max_leaf_nodes=max(leaves, 2), random_state=0)
@@ -384,4 +435,4 @@ def _alone(values: "pd.Series", classes: np.ndarray, fact: ColumnFacts) -> float
     return float(balanced_accuracy_score(classes, predicted))
 
 
-_SCALARS: tuple[type, ...] = (str, bool, int, float, np.generic, Decimal, time)
+_SCALARS: tuple[type, ...] = (str, bool, int, float, np.generic, Decimal, date, time)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plml.preprocessing.columns import Columns, listed, pandas
-from plml.tables.column_kinds import ColumnFacts, column_facts
+from plml.preprocessing.dates import orders_of_dates
+from plml.tables.column_kinds import ColumnFacts, alike, column_facts
 from plml.wording import counted
 
 if TYPE_CHECKING:
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
 
 #: Names longer than this are cut in the report.
 _WIDTH = 28
-#: Numbers are no classes where there are more of them, with fewer rows each on average; and a class
-#: of fewer rows than this is hardly learned.
-_MOST_LABELS, _ROWS_PER_LABEL, _FEW_OF_CLASS = 20, 10, 10
+#: Numbers and dates, and texts, are no classes where there are more of them, with fewer rows each
+#: on average; and a class of fewer rows than this is hardly learned.
+_MOST_LABELS, _ROWS_PER_LABEL, _ROWS_PER_TEXT, _FEW_OF_CLASS = 20, 10, 2, 10
+#: What to do then.
+_CURE = "name another --target"
 #: Classes that are listed.
 _MOST_CLASSES = 12
 
@@ -143,7 +146,8 @@ class ColumnReport:
             sizes = sorted(self.classes.items(), key=lambda pair: -pair[1])
             few = ", ".join(f"{name} {n}" for name, n in sizes[:_MOST_CLASSES])
             more = f", and {len(sizes) - _MOST_CLASSES} more" if len(sizes) > _MOST_CLASSES else ""
-            lines.append(f"target {self.target!r}: {len(sizes)} classes ({few}{more})")
+            n_classes = counted(len(sizes), "class", "classes")
+            lines.append(f"target {self.target!r}: {n_classes} ({few}{more})")
         if self.doubt:
             lines.append(f"? target {self.target!r} {self.doubt}")
         return lines
@@ -153,7 +157,8 @@ class ColumnReport:
         lines = [*self._head(), ""]
         lines.append(f"  {'column':<{width}}  {'kind':<10}  {'missing':>7}  {'values':>6}")
         for fact in self.columns:
-            name = fact.name if len(fact.name) <= width else fact.name[: width - 1] + "…"
+            name = " ".join(fact.name.split())
+            name = name if len(name) <= width else name[: width - 1] + "…"
             mark = "?" if fact.doubt else " "
             lines.append(
                 f"{mark} {name:<{width}}  {fact.kind:<10}  {fact.n_missing:>7}  "
@@ -227,7 +232,7 @@ def describe(
     facts = column_facts(
         features, labels, where=source, keep=keep, drop=drop, uses=uses, doubts=doubts
     )
-    sizes = {} if labels is None else labels.value_counts()
+    sizes = {} if labels is None else _sizes(labels)
     return ColumnReport(
         source,
         len(frame),
@@ -240,37 +245,50 @@ def describe(
 
 
 def no_classes(labels: "pd.Series") -> str:
-    """Why labels are numbers and no classes; empty where they are classes.
+    """Why labels are numbers, dates or keys and no classes; empty where they are classes.
 
     Parameters
     ----------
     labels : of all rows
     """
-    present = labels.dropna()
-    if not pandas().api.types.is_numeric_dtype(present) or present.dtype == bool:
+    types, present = pandas().api.types, labels.dropna()
+    if types.is_bool_dtype(present) or isinstance(present.dtype, pandas().CategoricalDtype):
         return ""
-    cure = "name another --target, or cut the numbers into classes"
-    if (present != np.floor(present)).any():
-        return f"holds numbers that are not whole, and classes are needed; {cure}"
-    n_values = present.nunique()
-    if n_values <= max(_MOST_LABELS, len(present) / _ROWS_PER_LABEL):
+    texts = present.drop_duplicates().astype(str)
+    things, fewest, cut = "labels", _ROWS_PER_TEXT, ""
+    if types.is_numeric_dtype(present):
+        things, fewest, cut = "numbers", _ROWS_PER_LABEL, ", or cut the numbers into classes"
+        if (present != np.floor(present)).any():
+            return f"holds numbers that are not whole, and classes are needed; {_CURE}{cut}"
+    elif types.is_datetime64_any_dtype(present) or orders_of_dates(texts):
+        things, fewest, cut = "dates", _ROWS_PER_LABEL, ", or cut the dates into classes"
+    if len(texts) <= max(_MOST_LABELS, len(present) / fewest):
         return ""
-    return (
-        f"holds {n_values} different numbers in {len(present)} rows, which are no classes; {cure}"
-    )
+    in_rows = f"{len(texts)} different {things} in {len(present)} rows"
+    return f"holds {in_rows}, which are no classes; {_CURE}{cut}"
 
 
 def _doubt_of_target(labels: "pd.Series") -> str:
     """What is to be said of the labels before a fit; empty for nothing."""
-    sizes = labels.value_counts()
+    sizes = _sizes(labels)
     if reason := no_classes(labels):
         return reason
     if n_lost := int(labels.isna().sum()):
         return f"has no label in {n_lost} rows; drop these rows before a fit"
     if len(sizes) == 1:
         return "has one class alone; a fit needs two"
+    two = alike(map(str, sizes.index))
+    if two is not None:
+        return f"has the classes {two[0]!r} and {two[1]!r}: correct one if they are the same"
     rare = int((sizes < _FEW_OF_CLASS).sum())
-    return f"has {rare} classes of fewer than {_FEW_OF_CLASS} rows" if rare else ""
+    classes = counted(rare, "class", "classes")
+    return f"has {classes} of fewer than {_FEW_OF_CLASS} rows" if rare else ""
+
+
+def _sizes(labels: "pd.Series") -> "pd.Series":
+    """The rows of every class that has some."""
+    sizes = labels.value_counts()
+    return sizes[sizes > 0]  # not levels that are unused
 
 
 def _n_copies(frame: "pd.DataFrame") -> int:

@@ -114,15 +114,21 @@ class Model:
                 stacklevel=3,
             )
 
-    def misfits(self, table: "pd.DataFrame", key: str | None = None) -> Misfits:
+    def misfits(
+        self,
+        table: "pd.DataFrame",
+        key: str | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> Misfits:
         """What of a table is not as the training rows were, column by column.
 
         Parameters
         ----------
         table : new rows
         key : column that is no feature
+        units : of the columns, ``understood.marks.units`` of ``read_table``
         """
-        return misfits(self.columns, self.profile, table, (self.target, key or self.target))
+        return misfits(self.columns, self.profile, table, (self.target, key or self.target), units)
 
     def evaluate(self, table: "pd.DataFrame", name: str, positive: Any = None) -> Scorecard:
         """Measure the model on labelled rows, next to simpler methods trained on its training rows.
@@ -323,6 +329,7 @@ def fit(
     drop: Sequence[str] = (),
     uses: Mapping[str, str] | None = None,
     doubts: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
     key: str | None = None,
     weight: str | None = None,
     max_rows: int = MOST_ROWS,
@@ -344,6 +351,7 @@ def fit(
     keep, drop, uses : as in ``describe``
     doubts : columns that ``read_table`` could not make out; a fit is refused until it is said what
         they are
+    units : of columns, ``understood.marks.units`` of ``read_table``; new rows should have the same
     key : column that names the rows; it is not learned from
     weight : column of the weights of the rows; it is not learned from, and rows of weight zero are
         left out
@@ -371,6 +379,7 @@ def fit(
         drop=drop,
         uses=uses,
         doubts=doubts,
+        units=units,
         key=key,
         weight=weight,
         max_rows=max_rows,

@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from plml.preprocessing.columns import listed, pandas
 from plml.tables.dialects import Dialect, dialect_of, lines_of_rows, shown
 from plml.tables.parsing import parsed
@@ -348,6 +350,8 @@ def _of_plain_values(table: "pd.DataFrame") -> "pd.DataFrame":
         values = table[name]
         if isinstance(values.dtype, pandas().PeriodDtype):
             changed[name] = values.dt.to_timestamp()
+        elif values.dtype == np.float16:  # in which -99999 is no number
+            changed[name] = values.astype(np.float32)
         elif values.dtype == object and len(present := values.dropna()):
             if present.map(type).eq(Decimal).all():
                 changed[name] = values.map(float, na_action="ignore").astype(float)

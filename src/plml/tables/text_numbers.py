@@ -206,6 +206,10 @@ def with_numbers(
         if found.odd:
             row = int(np.flatnonzero((values == found.odd).to_numpy())[0])
             seen.doubts[name] = f"{where(row)} has {found.doubt}"
+        elif seen.na is not None and style is None:
+            marks = values[values.isin(_MISSING.difference(("", *seen.na)))].value_counts()
+            for mark, count in marks.head(1).items():
+                seen.suspects[name] = _not_given(repr(mark), int(count))
         changed[name] = values
     table = table.assign(**changed)
     _without_sentinels(table, seen)
@@ -364,18 +368,26 @@ def _without_sentinels(table: "pd.DataFrame", seen: Marks) -> None:
     given = [float(mark) for mark in seen.na or () if _PLAIN.fullmatch(mark)]
     for name in table.select_dtypes("number").columns:
         values = table[name]
-        for sentinel in _SENTINELS if seen.na is None else given:
+        for sentinel in dict.fromkeys((*given, *map(float, _SENTINELS))):
             hits = values == sentinel
             others = values[~hits & values.notna()]
             if not hits.any() or not len(others):
                 continue
             apart = (others >= 0).all() or others.min() - sentinel > np.ptp(others)
-            if seen.na is None and not apart:
+            if sentinel not in given and not apart:
+                continue
+            if sentinel not in given and seen.na is not None:
+                seen.suspects[str(name)] = _not_given(f"{sentinel:g}", int(hits.sum()))
                 continue
             table[name] = values = values.astype(float).where(~hits)
             seen.missing.setdefault(str(name), {})[f"{sentinel:g}"] = int(hits.sum())
         if seen.na is None:
             _suspect(values, seen)
+
+
+def _not_given(mark: str, n_rows: int) -> str:
+    """What is said of a mark for missing values beside others that were given."""
+    return f"{mark} ({n_rows} times) is not among --na, so it is a value"
 
 
 def _suspect(values: "pd.Series", seen: Marks) -> None:

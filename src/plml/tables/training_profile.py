@@ -1,7 +1,7 @@
 """What the training rows were like, column by column, and what new rows have that they had not."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -35,15 +35,23 @@ class TrainingProfile:
     categories : those of every other column
     n_missing : missing values of every column
     unused : columns of the table that were not learned from
+    units : of numbers that were written with one; None where nobody knows
     """
 
     ranges: dict[str, tuple[float, float]]
     categories: dict[str, frozenset[str]]
     n_missing: dict[str, int]
     unused: tuple[str, ...] = ()
+    units: Mapping[str, str] | None = None
 
     @classmethod
-    def of(cls, columns: Columns, tidied: "pd.DataFrame", unused: Iterable[str] = ()) -> Self:
+    def of(
+        cls,
+        columns: Columns,
+        tidied: "pd.DataFrame",
+        unused: Iterable[str] = (),
+        units: Mapping[str, str] | None = None,
+    ) -> Self:
         """Of a table as the columns tidied it.
 
         Parameters
@@ -51,6 +59,7 @@ class TrainingProfile:
         columns : of the model
         tidied : floats and texts
         unused : columns that were left out
+        units : of the columns
         """
         categories = list(columns.categories)
         numbers = {c: _in_days(tidied[c]) for c in columns.names if c not in categories}
@@ -58,7 +67,7 @@ class TrainingProfile:
         lost = {c: int(values.isna().sum()) for c, values in numbers.items()}
         lost |= {c: int((tidied[c] == MISSING).sum()) for c in categories}
         seen = {c: frozenset(tidied[c].unique()) for c in categories}
-        return cls(ranges, seen, lost, tuple(unused))
+        return cls(ranges, seen, lost, tuple(unused), units)
 
     def joined(self, columns: Columns, tidied: "pd.DataFrame") -> Self:
         """After more rows have joined.
@@ -114,6 +123,7 @@ class TrainingProfile:
             "categories": {name: np.array(sorted(c)) for name, c in self.categories.items()},
             "missing": dict(self.n_missing),
             "unused": list(self.unused),
+            "units": None if self.units is None else dict(self.units),
         }
 
     @classmethod
@@ -130,8 +140,10 @@ class TrainingProfile:
             ranges = {c: _ends(record["ranges"][c]) for c in numbers}
             seen = {c: frozenset(map(str, record["categories"][c])) for c in columns.categories}
             lost = {c: int(record["missing"][c]) for c in columns.names}
-            return cls(ranges, seen, lost, tuple(map(str, record["unused"])))
-        except (KeyError, TypeError, IndexError) as error:
+            units = record.get("units")  # not in older files
+            units = None if units is None else {str(c): str(unit) for c, unit in units.items()}
+            return cls(ranges, seen, lost, tuple(map(str, record["unused"])), units)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError("the profile of the training rows is damaged") from error
 
 
@@ -161,18 +173,18 @@ class Misfits(NamedTuple):
     warnings: list[str]
 
     def tell(self, name: str) -> None:
-        """A ``ValueError`` of one line for the errors, or else a warning for every other one.
+        """A warning for every misfit that is no error, and a ``ValueError`` of one line for these.
 
         Parameters
         ----------
         name : of the file
         """
+        for words in self.warnings:
+            warnings.warn(f"{name}: {words}", stacklevel=3)
         if self.errors:
             more = len(self.errors) - _MOST_ERRORS
             shown = self.errors[:_MOST_ERRORS] + ([f"{more} columns more"] if more > 0 else [])
             raise ValueError(f"{name} does not fit the model: {'; also, '.join(shown)}")
-        for words in self.warnings:
-            warnings.warn(f"{name}: {words}", stacklevel=3)
 
 
 def misfits(
@@ -180,6 +192,7 @@ def misfits(
     profile: TrainingProfile | None,
     table: "pd.DataFrame",
     known: Iterable[str] = (),
+    units: Mapping[str, str] | None = None,
 ) -> Misfits:
     """What of a table is not as the training rows were, column by column.
 
@@ -189,8 +202,10 @@ def misfits(
     profile : of its training rows; None where its file has none
     table : new rows
     known : columns that are used otherwise: the labels, the key
+    units : of the columns; None where nobody knows
     """
-    new = [c for c in table.columns if c not in (*columns.names, *known)]
+    unused = () if profile is None else profile.unused
+    new = [c for c in table.columns if c not in (*columns.names, *known, *unused)]
     gone = [name for name in columns.names if name not in table.columns]
     errors, tidied = ([_gone(gone, new)] if gone else []), {}
     for name in (name for name in columns.names if name not in gone):
@@ -200,9 +215,12 @@ def misfits(
             errors.append(str(error))
     if profile is None:
         return Misfits(errors, [])
-    new = [name for name in new if name not in profile.unused]
-    told = [f"nothing was learned from the new columns {listed(new)}"] if new else []
+    told = []
+    if new and not gone:
+        told.append(f"nothing was learned from the new columns {listed(new)}")
     for name, values in tidied.items():
+        if name in profile.ranges and units is not None and profile.units is not None:
+            told += _other_unit(name, units, profile.units)
         told += [f"column {name!r} {words}" for words in _oddities(profile, name, values)]
     return Misfits(errors, told)
 
@@ -227,6 +245,14 @@ def _tidied(columns: Columns, name: str, table: "pd.DataFrame") -> "pd.Series":
         return replace(columns, names=(name,)).tidy(table[[name]], "")[name]
     except ValueError as error:
         raise ValueError(str(error).removeprefix(": ")) from error
+
+
+def _other_unit(name: str, units: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
+    """That a column is in another unit than it was in the training rows; empty for the same."""
+    if units.get(name) == before.get(name):
+        return []
+    here, there = (f"in {u[name]!r}" if name in u else "without a unit" for u in (units, before))
+    return [f"column {name!r} is {here}, and in the training rows it was {there}"]
 
 
 def _oddities(profile: TrainingProfile, name: str, values: "pd.Series") -> Iterator[str]:

@@ -58,6 +58,7 @@ def training_rows(
     drop: Sequence[str],
     uses: Mapping[str, str] | None,
     doubts: Mapping[str, str] | None,
+    units: Mapping[str, str] | None,
     key: str | None,
     weight: str | None,
     max_rows: int,
@@ -70,7 +71,8 @@ def training_rows(
     ----------
     imputes : whether missing values may be filled in
     random_state : that draws the stratified part
-    table, target, name, keep, drop, uses, doubts, key, weight, max_rows, tell : as in ``fit``
+    table, target, name, keep, drop, uses, doubts, units : as in ``fit``
+    key, weight, max_rows, tell : as in ``fit``
     """
     if key is not None and key not in table.columns:
         raise ValueError(f"{name} has no column {key!r}; it has {listed(table.columns)}")
@@ -80,6 +82,9 @@ def training_rows(
             "or the weight"
         )
     labels = _plain(labels_of(table, target, name), f"{name}: column {target!r}")
+    if len(labels) and (labels == labels[0]).all():
+        only = f"{name}: column {target!r} has one class only ({str(labels[0])!r})"
+        raise ValueError(f"{only}; at least two classes are needed")
     table, labels, weights = _that_count(table, labels, weight, name)
     apart = [column for column in dict.fromkeys((key, weight)) if column is not None]
     report = describe(
@@ -100,7 +105,7 @@ def training_rows(
     unused = [*apart, *(fact.name for fact in report.left_out)]
     with stage(ENCODING):
         values = columns.tidy(table, name)
-        profile = TrainingProfile.of(columns, values, unused)
+        profile = TrainingProfile.of(columns, values, unused, units)
         part = _part(labels, max_rows, random_state)
         if len(part) < len(values):
             values, labels, table = values.iloc[part], labels[part], table.iloc[part]
