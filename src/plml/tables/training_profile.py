@@ -80,7 +80,7 @@ class TrainingProfile:
         return replace(self, ranges=ranges, categories=categories, n_missing=lost)
 
     def without(self, columns: Columns, gone: np.ndarray, stay: np.ndarray) -> Self:
-        """After some rows have gone: an end of a range, and a category, that was theirs alone.
+        """After some rows have gone: the ranges of the others, without categories of these alone.
 
         Parameters
         ----------
@@ -101,10 +101,8 @@ class TrainingProfile:
             else:
                 numbers, others = (_as_numbers(v, name in columns.dates) for v in (before, after))
                 lost[name] = max(0, lost[name] - int(np.isnan(numbers).sum()))
-                if len(others := others[~np.isnan(others)]) and any(
-                    np.isclose(numbers, end, rtol=1e-9).any() for end in ranges[name]
-                ):
-                    ranges[name] = float(others.min()), float(others.max())
+                if not np.isnan(others).all():
+                    ranges[name] = float(np.nanmin(others)), float(np.nanmax(others))
         return replace(self, ranges=ranges, categories=categories, n_missing=lost)
 
     def record(self) -> dict[str, Any]:
