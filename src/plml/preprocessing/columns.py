@@ -183,6 +183,8 @@ def _refuse_decimal_commas(texts: "pd.Series", where: str) -> None:
 
 
 def _numbers(values: "pd.Series", where: str, imputes: bool) -> np.ndarray:
+    if str(values.dtype).startswith(("datetime", "timedelta", "period")):
+        raise ValueError(f"{where} holds dates, and the model knows numbers there")
     parsed = _parsed(values)
     wrong = (parsed.isna() & values.notna()).to_numpy()
     if wrong.any():

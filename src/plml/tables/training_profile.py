@@ -218,9 +218,6 @@ def _gone(names: list[str], new: list[str]) -> str:
 
 def _tidied(columns: Columns, name: str, table: "pd.DataFrame") -> "pd.Series":
     """One column as floats or texts; a ``ValueError`` that begins with its name."""
-    is_number = name in columns.numbers
-    if is_number and pandas().api.types.is_datetime64_any_dtype(table[name]):
-        raise ValueError(f"column {name!r} holds dates, and the model knows numbers there")
     try:
         return replace(columns, names=(name,)).tidy(table[[name]], "")[name]
     except ValueError as error:
