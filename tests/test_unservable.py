@@ -51,6 +51,11 @@ UNSERVABLE = {
         "column 'c' of X holds complex numbers",
         "imaginary parts",
     ),
+    "equal names": (
+        lambda rows: pd.DataFrame(rows, columns=list("abca")),
+        "Expected unique column names, got 'a' twice",
+        "its own name",
+    ),
     "three dimensions": (
         lambda rows: rows[:, :, None],
         "array with dim 3",
@@ -181,6 +186,93 @@ def test_files_of_matrices(tmp_path, name, capsys):
     assert "\n" not in said
     assert "a table with names is needed" in said
     assert "as CSV or Parquet" in said
+
+
+@pytest.mark.parametrize("name", ["SML", "KernelSVM", "AutoPLML"])
+def test_dates_where_the_model_knows_numbers(fitted, name):
+    days = np.full((30, 4), np.datetime64("2024-01-31"))
+    for table in (days, days - days):
+        refused(lambda table=table: MODELS[name]().fit(table, Y[:30]), "dates or durations", "days")
+        refused(lambda table=table: fitted[name].predict(table), "dates or durations", "days")
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(b=pd.Timestamp("2024-01-31"))
+    refused(lambda: fitted[name].predict(frame), "'b' holds dates", "numbers")
+
+
+@pytest.mark.parametrize("value", [pd.Period("2024-01"), pd.Interval(0, 1), 1j, [1.0]])
+def test_objects_that_are_no_numbers_are_named(fitted, value):
+    frame = pd.DataFrame(X[:30], columns=list("abcd"))
+    frame["c"] = pd.Series([value] * 30, dtype=object)
+    for call in (lambda: MODELS["SML"]().fit(frame, Y[:30]), lambda: fitted["SML"].predict(frame)):
+        with pytest.raises((TypeError, ValueError), match=r"feature .c. holds .*drop the column"):
+            call()
+
+
+def test_infinity_in_a_table(fitted):
+    table = np.where(X > 7.0, np.inf, X)
+    row, column = np.argwhere(table == np.inf)[0]
+    for name in ("SML", "AutoPLML"):
+        refused(
+            lambda name=name: fitted[name].predict(table),
+            f"contains infinity in feature {column}, row {row}",
+            "drop the row",
+        )
+
+
+def test_lazy_frames(fitted):
+    polars = pytest.importorskip("polars")
+    lazy = polars.DataFrame(X, schema=list("abcd")).lazy()
+    for name in ("SML", "AutoPLML"):
+        refused(lambda name=name: MODELS[name]().fit(lazy, Y), "LazyFrame", r"X\.collect\(\)")
+        refused(lambda name=name: fitted[name].explain(lazy), "LazyFrame", r"X\.collect\(\)")
+
+
+@pytest.mark.parametrize("form", ["polars", "pyarrow"])
+def test_frames_of_others_are_answered_as_those_of_pandas(form):
+    """A number with gaps, a category and a date: fits, explanations, staleness."""
+    other = pytest.importorskip(form)
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"]).mask(X[:, :2] < 2.7)
+    frame["kind"] = np.where(X[:, 2] > 4.0, "long", "short")
+    frame["day"] = pd.Timestamp("2024-01-31") + pd.to_timedelta((100 * X[:, 3]).astype(int), "D")
+    give = other.from_pandas if form == "polars" else other.Table.from_pandas
+    here, there = frame[::2].reset_index(drop=True), frame[1::2].reset_index(drop=True)
+    ours = MODELS["AutoPLML"](random_state=0).fit(here, Y[::2])
+    theirs = MODELS["AutoPLML"](random_state=0).fit(give(here), Y[::2])
+    assert theirs.fill_scores_ == ours.fill_scores_
+    np.testing.assert_array_equal(theirs.predict_proba(give(there)), ours.predict_proba(there))
+    told = theirs.explain(give(there))
+    np.testing.assert_array_equal(told.neighbors, ours.explain(there).neighbors)
+    found = theirs.staleness(give(there), Y[1::2])
+    assert found.accuracies == ours.staleness(there, Y[1::2]).accuracies
+
+
+def test_missing_numbers_of_pandas_are_explained(fitted):
+    frame = pd.DataFrame(X[:9].round(), columns=list("abcd")).astype("Int64")
+    frame.iloc[2, 1] = pd.NA
+    told = fitted["AutoPLML"].explain(frame)
+    assert "missing" in told.text(2)
+
+
+def test_tensors_of_all_kinds(fitted):
+    """With a gradient, of half precision and complex ones; staleness takes them as well."""
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(X[1::2])
+    for name in ("SML", "AutoPLML"):
+        model = fitted[name]
+        expected = model.predict_proba(X[1::2])
+        found = model.predict_proba(tensor.clone().requires_grad_())
+        np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
+        assert len(model.predict(tensor.bfloat16())) == len(tensor)
+        refused(lambda model=model: model.predict(tensor + 0j), "Complex data", "imaginary parts")
+        refused(
+            lambda model=model: model.staleness(tensor.to_sparse(), Y[1::2]), "sparse", "to_dense"
+        )
+        stale = model.staleness(tensor.clone().requires_grad_(), Y[1::2])
+        assert stale.accuracies == model.staleness(X[1::2], Y[1::2]).accuracies
+
+
+def test_staleness_of_numbers_that_are_texts(fitted):
+    stale = fitted["SML"].staleness(X[1::2].astype(str), Y[1::2])
+    assert stale.accuracies == fitted["SML"].staleness(X[1::2], Y[1::2]).accuracies
 
 
 def test_sparse_tensors(fitted):

@@ -18,11 +18,13 @@ from sklearn.utils.validation import (
 )
 
 from plml.backend.arrays import is_tensor, like, on_host
-from plml.preprocessing.servable import refuse_unservable
+from plml.preprocessing.servable import check_kinds, feature_name, refuse_unservable
 
 FLOAT_TYPES = (np.float64, np.float32)
 #: Characters of the label of a row that are kept.
 _LONGEST_NAME = 80
+#: What is said of entries that are no numbers.
+_NO_NUMBER = ("could not convert string", "float() argument", "setting an array element")
 #: Weights are at most so large, and at least one over this.
 _LARGEST_WEIGHT = 1e100
 
@@ -97,10 +99,10 @@ def rows_that_count(X: Any, y: Any, sample_weight: Any) -> WeightedRows:
         return WeightedRows(X, y, weights, None)
     if not len(kept):
         raise ValueError("sample_weight is zero in every row; give some rows a weight")
-    rest = None if y is None else _taken(y, kept)
+    rest = None if y is None else taken(y, kept)
     if y is not None:
         _check_classes_left(y, rest)
-    return WeightedRows(_taken(X, kept), rest, weights[kept], kept)
+    return WeightedRows(taken(X, kept), rest, weights[kept], kept)
 
 
 def with_class_weight(
@@ -187,8 +189,14 @@ def _check_classes_left(y: Any, rest: Any) -> None:
         )
 
 
-def _taken(values: Any, rows: np.ndarray) -> Any:
-    """Some rows of whatever a user gives."""
+def taken(values: Any, rows: np.ndarray) -> Any:
+    """Some rows of whatever a user gives.
+
+    Parameters
+    ----------
+    values : array, tensor, data frame or list
+    rows : (r,) their numbers
+    """
     return values[like(rows, values)] if is_tensor(values) else _safe_indexing(values, rows)
 
 
@@ -254,7 +262,7 @@ def finite(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
     what = "NaN" if np.isnan(X[row, column]) else "infinity"
     cure = "fill it (sklearn.impute.SimpleImputer) or drop the row"
     raise ValueError(
-        f"Input X contains {what} in {_feature(column, names)}, row {row}"
+        f"Input X contains {what} in {feature_name(column, names)}, row {row}"
         f"{f' ({bad.sum()} such entries)' if bad.sum() > 1 else ''}; {cure}"
     )
 
@@ -332,8 +340,8 @@ def safe_floats(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
     if not (largest <= largest_safe(X.dtype)).all():
         worst = int(largest.argmax())
         raise ValueError(
-            f"{_feature(worst, names)} reaches {largest[worst]:.3g}, too large to compute with; "
-            f"standardise the features (sklearn.preprocessing.StandardScaler)"
+            f"{feature_name(worst, names)} reaches {largest[worst]:.3g}, too large to compute "
+            "with; standardise the features (sklearn.preprocessing.StandardScaler)"
         )
     return X
 
@@ -408,19 +416,6 @@ def check_spread(low: np.ndarray, high: np.ndarray, dtype: Any) -> None:
         )
 
 
-def check_kinds(X: Any, names: np.ndarray | None) -> None:
-    """Refuse dates and durations, which convert to numbers without a meaning."""
-    dtypes = getattr(X, "dtypes", None)
-    dtypes = [getattr(X, "dtype", None)] if dtypes is None else list(dtypes)
-    for column, dtype in enumerate(dtypes):
-        if str(dtype).lower().startswith(("datetime", "timedelta", "date", "duration")):
-            where = _feature(column, names) if hasattr(X, "dtypes") else "X"
-            raise ValueError(
-                f"{where} holds dates or durations ({dtype}); turn them into numbers with a "
-                "meaning, such as days since a date"
-            )
-
-
 def check_labels(y: Any) -> None:
     """Refuse masks, and missing values that cannot be compared: they are no labels."""
     if issparse(y):
@@ -462,18 +457,19 @@ def _is_masked(values: Any) -> bool:
 
 @contextmanager
 def _naming_the_column(X: Any, names: np.ndarray | None) -> Iterator[None]:
-    """Where a text is not a number, a better error, with the column and the cure."""
+    """Where something is not a number, a better error, with the column and the cure."""
     try:
         yield
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
+        reason = str(error).partition(":")[0].rstrip(".")
         columns = np.asarray(X, dtype=object)
-        if "could not convert string" not in str(error) or columns.ndim != 2:
+        if not any(words in reason for words in _NO_NUMBER) or columns.ndim != 2:
             raise
         for (column, _), value in np.ndenumerate(columns.T):
             if not _is_number(value):
-                raise ValueError(
-                    f"{_feature(column, names)} holds {value!r}: could not convert string to "
-                    "float; encode it (sklearn.preprocessing.OneHotEncoder) or drop the column"
+                raise type(error)(
+                    f"{feature_name(column, names)} holds {value!r}: {reason}; encode it "
+                    "(sklearn.preprocessing.OneHotEncoder) or drop the column"
                 ) from error
         raise
 
@@ -483,7 +479,3 @@ def _is_number(value: Any) -> bool:
         float(value)
         return True
     return False
-
-
-def _feature(column: int, names: np.ndarray | None) -> str:
-    return f"feature {column}" if names is None else f"feature {names[column]!r}"

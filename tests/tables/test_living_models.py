@@ -80,6 +80,65 @@ def test_nothing_of_a_forgotten_row_is_in_the_file(table, tmp_path, missing, pap
     again.explain(table.iloc[:2], "t")
 
 
+@pytest.mark.parametrize("paper", [False, True])
+def test_ends_of_ranges_and_remarks_go_with_their_row(table, rng, tmp_path, paper):
+    """Times to the second, a small number among huge ones, a spelling that nobody else has."""
+    path = tmp_path / "model.skops"
+    seconds = rng.integers(0, 10**8, len(table))
+    table["seen"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(seconds, "s")
+    table["size"] = rng.lognormal(25, 6, len(table))
+    table.loc[3, ["size", "colour"]] = -1.23456789, "RED"
+    table.loc[3, "seen"] = pd.Timestamp("1999-12-31 23:11:07")
+    days = (table.loc[3, "seen"] - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    how = {"regularizations": (1.0,), "n_bases": 3, "random_state": 0} if paper else QUICK
+    model = tables.fit(table, "kind", "t", key="key", paper=paper, missing="median", **how)
+    model.save(path)
+    private = [-1.23456789, days, "RED"]
+    assert is_in(path, private) == private
+    model.forget_cases(rows=[3])
+    model.save(path)
+    assert is_in(path, private) == []
+
+
+@pytest.mark.parametrize("missing", ["median", "neighbors"])
+@pytest.mark.parametrize("paper", [False, True])
+def test_what_an_added_case_took_over_goes_with_it(table, tmp_path, missing, paper):
+    """A median, a donor and a category, first of a row that was learned from, then of its copy."""
+    table, path = distinctive(table), tmp_path / "model.skops"
+    how = {"regularizations": (1.0,), "n_bases": 3, "random_state": 0} if paper else QUICK
+    model = tables.fit(table, "kind", "t", key="key", paper=paper, missing=missing, **how)
+    model.add_cases(table.iloc[[3]].assign(key="copy"), key="key")
+    model.forget_cases(keys=["private-name"])
+    model.save(path)
+    private = ["ultramarine", 777.1234567, float(table.loc[3, "size"])]
+    assert "ultramarine" in is_in(path, private)  # the case that was added has it
+    encoded = model.classifier.training_cases()[0] if paper else model.classifier.model_._fit_X
+    private += [float(value) for value in encoded[89][:2]]
+    model.forget_cases(keys=["copy"])
+    model.save(path)
+    assert is_in(path, private) == []
+
+
+def test_a_copy_that_goes_takes_nothing_from_the_rows_that_stay(table):
+    for missing in ("median", "indicator", "neighbors"):
+        model = tables.fit(table, "kind", "t", key="key", missing=missing, **QUICK)
+        before = model.classifier.predict_proba(model.prepared(table, "t"))
+        model.add_cases(table.assign(key=[f"copy {i}" for i in range(90)]), key="key")
+        model.forget_cases(keys=[f"copy {i}" for i in range(90)])
+        after = model.classifier.predict_proba(model.prepared(table, "t"))
+        np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize("missing", ["median", "indicator", "neighbors"])
+def test_all_values_of_a_column_cannot_be_forgotten(table, missing):
+    table.loc[table.index[3:], "size"] = np.nan
+    model = tables.fit(table, "kind", "t", missing=missing, keep=["size"], **QUICK)
+    with pytest.raises(ValueError, match="no other row has a value in column 'size'"):
+        model.forget_cases(rows=[0, 1, 2])
+    model.forget_cases(rows=[0, 1])
+    assert model.profile.ranges["size"] == pytest.approx((table["size"][2],) * 2)
+
+
 def test_cases_of_a_table_vote_and_the_profile_follows(table, tmp_path):
     old, new = table.iloc[:60], table.iloc[60:].reset_index(drop=True)
     new.loc[0, "weight"], new.loc[1, "colour"] = 50.0, "violet"

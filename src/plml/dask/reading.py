@@ -10,8 +10,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from plml.backend.arrays import is_collection
 from plml.dask.cluster import Cluster, offsets_of
+from plml.preprocessing.servable import check_kinds
 from plml.validation import (
-    check_kinds,
     check_labels,
     check_spread,
     class_codes,

@@ -8,6 +8,7 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
 from plml.preprocessing.table_encoder import FILLS, TableEncoder
+from plml.validation import taken
 
 #: Ways to fill gaps, as a reader knows them.
 IN_WORDS = {
@@ -69,9 +70,9 @@ def _score(
     hits = np.zeros((len(_NEIGHBORS), len(rows)))
     folds = StratifiedKFold(min(_FOLDS, len(rows)), shuffle=True, random_state=seed)
     for train, test in _splits(folds, rows, codes[rows]):
-        known = _taken(X, rows[train])
+        known = taken(X, rows[train])
         Z = encoder.fit(known, None, None if counts is None else counts[train]).transform(known)
-        Q = encoder.transform(_taken(X, rows[test]))
+        Q = encoder.transform(taken(X, rows[test]))
         for which, k in enumerate(_NEIGHBORS):
             near = KNeighborsClassifier(min(k, len(train)), algorithm="brute")
             near.fit(Z, codes[rows[train]])
@@ -83,7 +84,3 @@ def _splits(folds: Any, rows: np.ndarray, labels: np.ndarray) -> Any:
     with warnings.catch_warnings():  # of classes with fewer rows than folds
         warnings.simplefilter("ignore", UserWarning)
         yield from folds.split(rows, labels)
-
-
-def _taken(X: Any, rows: np.ndarray) -> Any:
-    return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]

@@ -75,9 +75,7 @@ class LivingTable:
         if "kept_rows_" in vars(self):
             self.kept_rows_ = np.delete(self.kept_rows_, rows[rows < self.n_learned])
         models = [changed(model, lambda m: m._forget(rows)) for model in self.models_]
-        if (rows < self.models_[0].n_learned).any():
-            models = self._with_encoder(models, rows)
-        self._set_models(models)
+        self._set_models(self._with_encoder(models, rows))
         names = vars(self).get("_row_names")
         self._row_names = None if names is None else np.delete(names, rows)
         if self._gaps is not None:

@@ -31,10 +31,9 @@ from plml.inspection.explanation import Explanation
 from plml.metric.remembered_weights import with_memory
 from plml.metric.votes import Voting
 from plml.ops.span import Span, inside, outward
-from plml.preprocessing.servable import refuse_unservable
+from plml.preprocessing.servable import check_kinds, refuse_unservable
 from plml.stages.run import Run
 from plml.validation import (
-    check_kinds,
     check_rows,
     largest_safe,
     pair_points,

@@ -13,6 +13,7 @@ from plml.backend.arrays import on_host
 from plml.backend.progress import in_blocks, plan, stage
 from plml.evaluation.rivals import RIVALS, rivals, stratified_folds, stratified_part
 from plml.evaluation.scorecard import Scorecard, positive_class
+from plml.validation import query_data
 
 #: The name of what is judged.
 LEARNED = "learned metric"
@@ -191,7 +192,7 @@ def euclidean(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if hasattr(model, "encoder_"):  # AutoPLML: as it has them itself
         X, model = model.encoder_.transform(X), model.model_
     rows, codes = model.training_cases()
-    return np.asarray(X), on_host(rows), on_host(codes)
+    return query_data(model, X), on_host(rows), on_host(codes)
 
 
 def _n_known(queries: np.ndarray, rows: np.ndarray) -> int:

@@ -19,7 +19,7 @@ from plml.evaluation.rivals import stratified_folds
 from plml.evaluation.scorecard_text import cell, html_table
 from plml.preprocessing.columns import listed
 from plml.stages.search import inverse_distances, vote
-from plml.validation import query_data
+from plml.validation import query_data, taken
 
 #: The four answers for every new row.
 AS_IS, EUCLIDEAN, GROWN, REFIT = (
@@ -194,9 +194,9 @@ def staleness(model: Any, X: Any, y: Any, *, n_parts: int = 2, random_state: int
     89
     """
     X, model = at_classifier(model, X)
-    predicted = model.predict(X)
+    predicted = on_host(model.predict(X))
     queries, rows, codes = euclidean(model, X)
-    labels = _checked_labels(np.asarray(y), predicted, model.classes_)
+    labels = _checked_labels(on_host(y), predicted, model.classes_)
     folds = _parts(labels, n_parts, random_state)
     plain = model.classes_[_euclidean_codes(model, rows, codes, queries)]
     right = {AS_IS: predicted == labels, EUCLIDEAN: plain == labels}
@@ -205,7 +205,8 @@ def staleness(model: Any, X: Any, y: Any, *, n_parts: int = 2, random_state: int
             continue
         right[name] = np.zeros(len(labels), dtype=bool)
         for known, judged in folds:
-            right[name][judged] = answer(model, X, labels, known, judged) == labels[judged]
+            found = on_host(answer(model, X, labels, known, judged))
+            right[name][judged] = found == labels[judged]
     return Staleness(right, n_parts)
 
 
@@ -228,11 +229,11 @@ def _grown(
     model: Any, X: Any, labels: np.ndarray, known: np.ndarray, judged: np.ndarray
 ) -> np.ndarray:
     """Predictions by the old metrics, with some rows as cases."""
-    return _with_cases(model, X, labels, known).predict(_rows_of(X, judged))
+    return _with_cases(model, X, labels, known).predict(taken(X, judged))
 
 
 def _with_cases(model: Any, X: Any, labels: np.ndarray, rows: np.ndarray) -> Any:
-    return deepcopy(model).add_cases(_rows_of(X, rows), labels[rows])
+    return deepcopy(model).add_cases(taken(X, rows), labels[rows])
 
 
 def _refitted(
@@ -249,8 +250,8 @@ def _refitted(
             again.set_params(class_weight=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they were shown when the model itself was fitted
-        fitted = again.fit(_joined(rows, _rows_of(new, known)), y, sample_weight=counts)
-    return fitted.predict(_rows_of(new, judged))
+        fitted = again.fit(_joined(rows, taken(new, known)), y, sample_weight=counts)
+    return fitted.predict(taken(new, judged))
 
 
 def _matrix(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -264,7 +265,7 @@ def _table(model: Any, X: Any) -> tuple[Any, Any]:
     encoder = model.encoder_
     old = pd.DataFrame(model.training_values()).infer_objects()
     if hasattr(X, "columns"):
-        old.columns = X.columns
+        old.columns = getattr(X, "column_names", X.columns)  # of pyarrow, columns are values
     for place, name in enumerate(old.columns):
         if str(name) in encoder.dates_:  # texts, the year first
             old[name] = pd.to_datetime(old.iloc[:, place], format="ISO8601")
@@ -279,10 +280,6 @@ def _joined(first: Any, second: Any) -> Any:
     both = pd.concat([first, second], ignore_index=True)
     categories = first.select_dtypes("category").columns
     return both.astype(dict.fromkeys(categories, "category"))
-
-
-def _rows_of(X: Any, rows: np.ndarray) -> Any:
-    return X.iloc[rows] if hasattr(X, "iloc") else on_host(X)[rows]
 
 
 def _voting(model: Any) -> tuple[int, str, np.ndarray | None]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from plml.inspection.explanation_text import short
 from plml.inspection.style import GREY, PALETTE, axes_for, bar_rows, number, wrapped
+from plml.validation import taken
 
 if TYPE_CHECKING:
     from plml.inspection.explanation import Explanation
@@ -266,7 +267,7 @@ def _class_name(label: Any) -> str:
 def _one_of(X: Any, query: int) -> Any:
     """One row of the queries, as a table of one row."""
     _check_query(len(X), query)
-    return X.iloc[[query]] if hasattr(X, "iloc") else np.asarray(X)[[query]]
+    return taken(X, np.array([query]))
 
 
 def _check_query(n_queries: int, query: int) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from plml.backend.arrays import is_tensor, on_host
 from plml.preprocessing.date_encoder import date_texts
 from plml.preprocessing.dates import days_of
 
@@ -15,15 +16,18 @@ _TRUTHS = {"True": True, "False": False, "1.0": True, "0.0": False, "1": True, "
 
 def table_values(X: Any) -> np.ndarray:
     """The entries of an array or a data frame as they are, (n, n_columns)."""
-    if hasattr(X, "columns"):
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
         return np.stack([_entries(X[name]) for name in X.columns], axis=1)
-    return np.asarray(X, dtype=object)
+    return np.asarray(on_host(X) if is_tensor(X) else X, dtype=object)
 
 
 def _entries(column: Any) -> np.ndarray:
     """The entries of a column of a data frame; dates as texts."""
     if not str(column.dtype).startswith("datetime64"):
-        return np.asarray(column, dtype=object)
+        entries = np.array(column, dtype=object)
+        if hasattr(column, "isna"):  # what pandas calls missing cannot be compared
+            entries[np.asarray(column.isna())] = np.nan
+        return entries
     days = days_of(column)
     missing = np.isnan(days)
     texts = date_texts(np.where(missing, 0.0, days), with_time=bool((days[~missing] % 1.0).any()))

@@ -203,6 +203,8 @@ def _refuse_decimal_commas(texts: "pd.Series", where: str) -> None:
 
 
 def _numbers(values: "pd.Series", where: str, imputes: bool) -> np.ndarray:
+    if str(values.dtype).startswith(("date", "time", "period")) and not are_spans(values):
+        raise ValueError(f"{where} holds dates, and the model knows numbers there")
     parsed = as_numbers(values)
     wrong = (parsed.isna() & values.notna()).to_numpy()
     if wrong.any():

@@ -37,11 +37,15 @@ class Rows(NamedTuple):
 def encoder_without(encoder: TableEncoder, gone: Rows, stay: Rows) -> tuple[TableEncoder, Rows]:
     """An encoder that has forgotten some rows, and the others with their gaps as it fills them.
 
+    What a row that stays has as well is kept until that row goes, too, whether it was learned from
+    or added.
+
     Parameters
     ----------
     encoder : stays as it is
     gone, stay : the rows, as it encodes them
     """
+    _check_values_left(encoder, gone, stay)
     after = deepcopy(encoder)
     for step, columns, features in _parts(after):
         if isinstance(step, OneHotEncoder):
@@ -52,7 +56,8 @@ def encoder_without(encoder: TableEncoder, gone: Rows, stay: Rows) -> tuple[Tabl
             scales, means = step.scales_ * root, step.means_
             _move_medians(encoder, step.medians_, (columns, firsts, scales, means), gone, stay)
         elif isinstance(step[-1], NeighborImputer):
-            _forget_donors(step[-1], gone.encoded[:, features], gone.gaps[:, columns])
+            parts = [(rows.encoded[:, features], rows.gaps[:, columns]) for rows in (gone, stay)]
+            _forget_donors(step[-1], *(np.where(gaps, np.nan, own) for own, gaps in parts))
         else:
             places = features.start + np.arange(len(columns))
             scaling = _scaling(step[-1], len(columns))
@@ -97,18 +102,33 @@ def _forget_names(step: OneHotEncoder, gone: np.ndarray, stay: np.ndarray) -> No
     step.categories_ = categories
 
 
-def _forget_donors(step: NeighborImputer, gone: np.ndarray, gaps: np.ndarray) -> None:
-    """Take rows out of those that gaps are filled from."""
-    for row, lost in zip(gone, gaps, strict=True):
-        donors = step._fit_X
-        alike = lost | np.isclose(donors, row, rtol=_SAME, atol=_SAME)
-        same = (alike & (np.isnan(donors) == lost)).all(axis=1)
-        if not same.any():
-            continue
-        if len(donors) == 1:
-            raise ValueError("no row would be left to fill gaps from; fit again")
-        step._fit_X = np.delete(donors, same.argmax(), axis=0)
-        step._mask_fit_X = np.isnan(step._fit_X)
+def _check_values_left(encoder: TableEncoder, gone: Rows, stay: Rows) -> None:
+    """Refuse to forget all values of a column of numbers or dates."""
+    lost = np.flatnonzero(stay.gaps.all(axis=0) & ~gone.gaps.all(axis=0))
+    if len(lost):
+        names = getattr(encoder, "feature_names_in_", None)
+        where = f"column {lost[0]}" if names is None else f"column {str(names[lost[0]])!r}"
+        raise ValueError(
+            f"no other row has a value in {where}; to forget this one, fit again without the column"
+        )
+
+
+def _forget_donors(step: NeighborImputer, gone: np.ndarray, stay: np.ndarray) -> None:
+    """Take rows out of those that gaps are filled from, where no row that stays is the same."""
+    donors = step._fit_X
+    for row in gone:
+        same = _same_rows(donors, row)
+        if same.any() and not _same_rows(stay, row).any():
+            donors = donors[~same]
+    empty = np.isnan(donors).all(axis=0) & ~np.isnan(step._fit_X).all(axis=0)
+    if empty.any():
+        raise ValueError("no row would be left to fill gaps from; fit again")
+    step._fit_X, step._mask_fit_X = donors, np.isnan(donors)
+
+
+def _same_rows(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Which rows are a row, gaps included."""
+    return np.isclose(rows, row, rtol=_SAME, atol=_SAME, equal_nan=True).all(axis=1)
 
 
 def _scaling(scaler: StandardScaler, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -128,19 +148,8 @@ def _move_medians(
             np.isclose(values, fill[feature], rtol=_SAME, atol=_SAME).any()
             for values in (gone.own(feature, column), others)
         )
-        if not theirs or shared:
-            continue
-        if not len(others):
-            raise ValueError(
-                f"no other row has a value in {_named(encoder, column)}; to forget this one, fit "
-                "again without the column"
-            )
-        medians[i] = np.sort(others)[(len(others) - 1) // 2] * scale + mean
-
-
-def _named(encoder: TableEncoder, column: int) -> str:
-    names = getattr(encoder, "feature_names_in_", None)
-    return f"column {column}" if names is None else f"column {str(names[column])!r}"
+        if theirs and not shared:
+            medians[i] = np.sort(others)[(len(others) - 1) // 2] * scale + mean
 
 
 def _nothing(encoder: TableEncoder) -> np.ndarray:

@@ -22,7 +22,7 @@ def refuse_unservable(X: Any, what: str = "X", ndim: int | None = 2) -> None:
     if hasattr(X, "columns"):
         return
     shape, dtype = _shape_of(X, what)
-    if dtype is not None and np.dtype(dtype).kind == "c":
+    if "complex" in str(dtype):
         _refuse_complex(what, f"{what} holds complex numbers")
     if ndim is None or len(shape) == ndim:
         return
@@ -57,9 +57,20 @@ def _refuse_other_forms(X: Any, what: str) -> None:
             f"{what} is a masked array, and masked entries are missing values; fill them "
             "(sklearn.impute.SimpleImputer)"
         )
-    columns = getattr(X, "columns", ())
-    dtypes = getattr(X, "dtypes", ()) if hasattr(X, "columns") else ()
-    for name, dtype in zip(columns, dtypes, strict=False):
+    if type(X).__name__ == "LazyFrame":
+        raise ValueError(
+            f"{what} is a LazyFrame, whose rows are not there yet: give {what}.collect()"
+        )
+    if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
+        return
+    columns = list(X.columns)
+    if len(set(columns)) < len(columns):
+        twice = next(name for place, name in enumerate(columns) if name in columns[:place])
+        raise ValueError(
+            f"Expected unique column names, got {twice!r} twice in {what}; give every column its "
+            "own name"
+        )
+    for name, dtype in zip(columns, X.dtypes, strict=False):
         if str(dtype).startswith("Sparse["):
             raise ValueError(
                 f"column {name!r} of {what} is sparse; {dense}: give {what}.sparse.to_dense()"
@@ -75,10 +86,9 @@ def _refuse_complex(what: str, where: str) -> None:
 
 
 def _shape_of(X: Any, what: str) -> tuple[tuple[int, ...], Any]:
-    """The shape and, where it is an array of NumPy or of lists, the dtype."""
+    """The shape and, where there is one, the dtype."""
     if hasattr(X, "shape"):
-        dtype = getattr(X, "dtype", None)
-        return tuple(X.shape), dtype if isinstance(dtype, np.dtype) else None
+        return tuple(X.shape), getattr(X, "dtype", None)
     try:
         array = np.asarray(X)
     except ValueError as error:
@@ -91,3 +101,21 @@ def _shape_of(X: Any, what: str) -> tuple[tuple[int, ...], Any]:
             f"row 0 has {sizes[0]}; give all rows one value per feature"
         ) from None
     return array.shape, array.dtype
+
+
+def check_kinds(X: Any, names: np.ndarray | None) -> None:
+    """Refuse dates and durations, which convert to numbers without a meaning."""
+    dtypes = getattr(X, "dtypes", None)
+    dtypes = [getattr(X, "dtype", None)] if dtypes is None else list(dtypes)
+    for column, dtype in enumerate(dtypes):
+        if str(dtype).lower().startswith(("datetime", "timedelta", "date", "duration")):
+            where = feature_name(column, names) if hasattr(X, "dtypes") else "X"
+            raise ValueError(
+                f"{where} holds dates or durations ({dtype}); turn them into numbers with a "
+                "meaning, such as days since a date"
+            )
+
+
+def feature_name(column: int, names: np.ndarray | None) -> str:
+    """What a message calls a column."""
+    return f"feature {column}" if names is None else f"feature {names[column]!r}"

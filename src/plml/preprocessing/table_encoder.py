@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 
 from plml.preprocessing.columns import HUGE, Columns, pandas
 from plml.preprocessing.date_encoder import DateEncoder
-from plml.preprocessing.servable import refuse_unservable
+from plml.preprocessing.servable import check_kinds, feature_name, refuse_unservable
 
 #: Categories rarer than this share one column, and so do those beyond the most frequent ones.
 RARE, MOST_CATEGORIES = 0.005, 30
@@ -231,6 +231,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """An array of floats, or a pandas data frame where there are categories."""
         refuse_unservable(X)
+        if hasattr(X, "detach"):  # a tensor, maybe with a gradient or of a type that NumPy lacks
+            X = X.detach().cpu().double().numpy()
         if not reset and isinstance(self._encoder, ColumnTransformer):
             validate_data(self, X, reset=False, skip_check_array=True)
             return self._frame(X)
@@ -239,8 +241,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if numbers is None:
                 validate_data(self, X, reset=reset, skip_check_array=True)
                 return self._frame(X)
-        rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
-        _refuse_huge(rows, getattr(X, "columns", range(rows.shape[1])))
+        names = getattr(X, "columns", None)
+        check_kinds(X, names)
+        rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+        _refuse_infinity(rows, names)
+        _refuse_huge(rows, range(rows.shape[1]) if names is None else names)
         return rows
 
     def _frame(self, X: Any) -> Any:
@@ -325,6 +330,16 @@ def _as_numbers(X: Any) -> np.ndarray | None:
             return check_array(X, dtype=np.float64, **options)
     except (TypeError, ValueError):
         return None
+
+
+def _refuse_infinity(rows: np.ndarray, names: Any) -> None:
+    places = np.argwhere(np.isinf(rows))
+    if len(places):
+        row, column = places[0]
+        raise ValueError(
+            f"Input X contains infinity in {feature_name(column, names)}, row {row}; leave it "
+            "empty, or drop the row"
+        )
 
 
 def _refuse_huge(rows: np.ndarray, names: Any) -> None:

@@ -1,6 +1,7 @@
 """What is known of a table before a fit, in words, as JSON, and as a page."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -123,13 +124,13 @@ class ColumnReport:
             raise ValueError("the report of the columns is damaged") from error
 
     def without_quotes(self) -> "ColumnReport":
-        """The report without a value of a single row."""
+        """The report without a value of a single row: remarks end before what they quote."""
         return replace(
             self,
             columns=tuple(
-                replace(fact, what=fact.what.partition(":")[0])
-                if fact.kind not in ("constant", "duplicate") and "'" in fact.what
-                else fact
+                fact
+                if fact.kind in ("constant", "duplicate")
+                else replace(fact, what=re.split("['\"]", fact.what)[0].rstrip(" ;:"))
                 for fact in self.columns
             ),
         )

@@ -97,13 +97,9 @@ def pipeline_without(model: "Model", rows: np.ndarray) -> Pipeline:
     """
     classifier = changed(model.classifier, lambda one: one._forget(rows))
     steps = dict(model.pipeline.steps)
-    if "encode" in steps and (rows < model.classifier.n_learned).any():
-        encoder, scaler = steps["encode"], steps["scale"]
-        if not isinstance(encoder, TableEncoder):
-            raise ValueError(
-                "this model is of an older version, which keeps more of single rows than can be "
-                "taken out of it; fit again"
-            )
+    encoder = steps.get("encode")
+    if isinstance(encoder, TableEncoder):
+        scaler = steps["scale"]
         before = np.asarray(scaler.inverse_transform(model.classifier.training_cases()[0]))
         gaps = np.zeros((len(before), len(model.columns.names)), dtype=bool)
         if model.gaps is not None:
@@ -116,4 +112,9 @@ def pipeline_without(model: "Model", rows: np.ndarray) -> Pipeline:
         names = steps["encode"].get_feature_names_out()  # of categories, without those forgotten
         steps["scale"] = copy(scaler)
         steps["scale"].feature_names_in_ = classifier.feature_names_in_ = names
+    elif encoder is not None and (rows < model.classifier.n_learned).any():
+        raise ValueError(
+            "this model is of an older version, which keeps more of single rows than can be taken "
+            "out of it; fit again"
+        )
     return Pipeline(list({**steps, "classify": classifier}.items()))

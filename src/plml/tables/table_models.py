@@ -185,10 +185,11 @@ class Model:
         labels, rows = self.labels(table, name), self.prepared(table, name)
         keys, tidied = new_keys(self, table, key, name), self.columns.tidy(table, name)
         profile = None if self.profile is None else self.profile.joined(self.columns, tidied)
+        gaps = self.gaps
+        if gaps is not None:
+            gaps = np.concatenate([gaps, self.pipeline[0].gaps(tidied)])
         self.classifier.add_cases(rows, labels, new_classes)
-        if self.gaps is not None:
-            self.gaps = np.concatenate([self.gaps, self.pipeline[0].gaps(tidied)])
-        self.keys, self.profile = keys, profile
+        self.keys, self.profile, self.gaps = keys, profile, gaps
         return self
 
     def forget_cases(self, rows: Any = None, keys: Sequence[Any] | None = None) -> Self:

@@ -89,7 +89,7 @@ class TrainingProfile:
         return replace(self, ranges=ranges, categories=categories, n_missing=lost)
 
     def without(self, columns: Columns, gone: np.ndarray, stay: np.ndarray) -> Self:
-        """After some rows have gone: an end of a range, and a category, that was theirs alone.
+        """After some rows have gone: the ranges of the others, without categories of these alone.
 
         Parameters
         ----------
@@ -110,10 +110,8 @@ class TrainingProfile:
             else:
                 numbers, others = (_as_numbers(v, name in columns.dates) for v in (before, after))
                 lost[name] = max(0, lost[name] - int(np.isnan(numbers).sum()))
-                if len(others := others[~np.isnan(others)]) and any(
-                    np.isclose(numbers, end, rtol=1e-9).any() for end in ranges[name]
-                ):
-                    ranges[name] = float(others.min()), float(others.max())
+                if not np.isnan(others).all():
+                    ranges[name] = float(np.nanmin(others)), float(np.nanmax(others))
         return replace(self, ranges=ranges, categories=categories, n_missing=lost)
 
     def record(self) -> dict[str, Any]:
@@ -238,9 +236,6 @@ def _gone(names: list[str], new: list[str]) -> str:
 
 def _tidied(columns: Columns, name: str, table: "pd.DataFrame") -> "pd.Series":
     """One column as floats or texts; a ``ValueError`` that begins with its name."""
-    is_number = name in columns.numbers
-    if is_number and pandas().api.types.is_datetime64_any_dtype(table[name]):
-        raise ValueError(f"column {name!r} holds dates, and the model knows numbers there")
     try:
         return replace(columns, names=(name,)).tidy(table[[name]], "")[name]
     except ValueError as error:
