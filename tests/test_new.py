@@ -62,6 +62,14 @@ def test_what_comes_out_passes_the_checks(copy):
     assert copy("-c", USED) == "True\n"
 
 
+def test_one_baseline_after_another(copy):
+    copy("tools/new.py", "baseline", "NearestMean")
+    copy("tools/new.py", "baseline", "NearestMedian")
+    names = "from every_estimator import ESTIMATORS; print(*ESTIMATORS)"
+    listed = copy("-c", f"import sys; sys.path.insert(0, 'tests/support'); {names}")
+    assert {"NearestMean", "NearestMedian"} <= set(listed.split())
+
+
 @pytest.mark.parametrize("name", ["", "foo", "1Foo", "Foo-Bar", "Foo.Bar", "Class"])
 def test_a_name_that_is_none_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="does not name a class"):

@@ -44,7 +44,7 @@ LISTS = (
         '    "plml.estimators.boostmetric.BoostMetric",\n',
         '    "plml.estimators.{name}.{Name}",\n',
     ),
-    ("tests/support/every_estimator.py", "from plml import ", "{Name}, "),
+    ("tests/support/every_estimator.py", "    BoostMetric,\n", "    {Name},\n"),
     (
         "tests/support/every_estimator.py",
         '    "BoostMetric": BoostMetric,\n',
@@ -78,8 +78,8 @@ def create(kind: str, name: str, root: Path = ROOT) -> list[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", choices=FILES)
-    parser.add_argument("name", help="of the class, such as NearestMean")
+    parser.add_argument("kind", choices=FILES, help="what to start")
+    parser.add_argument("name", help="name of the class, such as NearestMean")
     options = parser.parse_args()
     try:
         paths = create(options.kind, options.name)

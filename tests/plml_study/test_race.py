@@ -53,13 +53,24 @@ def test_a_race_on_digits(tmp_path, capsys, monkeypatch):
     out = tmp_path / "bench.json"
     arguments = ["bench", "--datasets", "digits", "--regularizations", "10", "--out", str(out)]
     assert main([*arguments, "--solvers", "fista", "lbfgsb", "auto"]) == 0
-    assert "times faster than fista" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "auto: " in said
+    assert "fista: " not in said
+    assert "times faster than fista" in said
     runs = json.loads(out.read_text())["runs"]
     assert [run["solver"] for run in runs] == ["fista", "lbfgsb", "auto"]
     objectives = [run["metrics_objective"] for run in runs]
     assert np.ptp(objectives) <= 2e-3 * min(objectives)
     assert max(run["metrics_gap"] for run in runs) <= 1.001e-3
     assert max(run["weights_gap"] for run in runs) <= 1.001e-3
+
+
+def test_a_solver_alone_is_compared_with_nothing():
+    row = dict.fromkeys(("weights_seconds", "metrics_seconds", "seconds"), 1.0)
+    row |= {"dataset": "digits", "regularization": 1.0, "solver": "auto"}
+    text = race.format_rows([row | {"weights_gap": 1e-4, "metrics_gap": 1e-4}])
+    assert "nan" not in text
+    assert text.endswith(" -")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,17 @@
 """All public estimators, small and seeded, for tests of what holds for every one of them."""
 
-from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric, KernelSVM
+from plml import (
+    CBLML,
+    DANN,
+    GLML,
+    LMNN,
+    LMNNMM,
+    PLML,
+    PLMLCV,
+    SML,
+    BoostMetric,
+    KernelSVM,
+)
 
 ESTIMATORS = {
     "PLML": lambda **p: PLML(**{"n_bases": 4, "random_state": 0} | p),

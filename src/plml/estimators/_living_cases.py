@@ -1,4 +1,4 @@
-"""A case base that lives: labelled cases come and go while the learned metric stays.
+"""Adding and forgetting cases: labelled cases come and go while the learned metric stays.
 
 The cases of a model vote. The first of them are the rows that its metric was learned from, and
 these alone say what the metric is at any point, by their weights; cases that were added come after
@@ -47,8 +47,8 @@ class LivingCases(MetricQueries):
     def forget_cases(self, indices: Any) -> Self:
         """Remove cases from the model; the other cases are renumbered.
 
-        What was learned from them stays in the metric (see the documentation, "A case base that
-        lives").
+        What was learned from them stays in the metric (see the documentation, "Adding and
+        forgetting cases").
 
         Parameters
         ----------
