@@ -21,7 +21,9 @@ X, Y = load_iris(return_X_y=True)
 X = X + 0.01 * np.random.default_rng(0).normal(size=X.shape)
 MODELS = {
     **ESTIMATORS,
-    "AutoPLML": lambda **p: AutoPLML(metrics=("one",), priors=("identity",), n_members=1, **p),
+    "AutoPLML": lambda **p: AutoPLML(
+        metrics=("one",), priors=("identity",), n_members=1, **{"random_state": 0, **p}
+    ),
 }
 
 
