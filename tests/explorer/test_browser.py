@@ -3,9 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import live_page
-from plml import tables
+from plml import SML, tables
 from plml.explorer.page_data import page_data
 from plml.explorer.subject import subject_of
 from plml.inspection.explanation_text import short, vote_text
@@ -274,6 +277,28 @@ def test_nothing_is_wider_than_the_window(browser, wine_file, evil_file, served,
                 assert box["x"] + box["width"] <= width + 1
             below = page.locator("#chosen").bounding_box()["y"] > 400
             assert below == (width == 800)  # one column where there is no room for two
+
+
+@pytest.mark.parametrize("width", [800, 1040, 1190, 1210, 1400])
+def test_the_bars_of_the_contrast_are_in_sight(browser, wine_file, width):
+    with live_page.opened(browser, wine_file, width) as page:
+        find(page, "new", 3)
+        page.wait_for_selector("#contrast")
+        hidden = page.evaluate(
+            "() => { const box = document.querySelector('#contrast').parentElement;"
+            " return box.scrollWidth - box.clientWidth; }"
+        )
+        assert hidden <= 1
+
+
+def test_a_pipeline_that_mixes_columns_says_that_they_cannot_be_changed(browser, wine):
+    X, y, new, _ = wine
+    model = make_pipeline(StandardScaler(), PCA(3), SML(n_neighbors=3)).fit(X, y)
+    data = page_data(subject_of(model), new)
+    with live_page.serving(data) as url, live_page.opened(browser, url) as page:
+        find(page, "new", 3)
+        assert "mixes columns" in page.inner_text("#what-if-note")
+        assert page.locator("#values input").count() == 0
 
 
 def test_texts_of_the_table_stay_texts(browser, evil_file, served, mixed_data):

@@ -5,6 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.decomposition import PCA
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -178,7 +181,7 @@ def test_a_case_that_is_not_changed_stays_where_it_is(which, request):
     data = request.getfixturevalue(which)
     for i in (0, 11):
         texts = data.facts["values"][i]
-        found = changed_case(data, texts, texts)
+        found = changed_case(data, i, texts)
         assert found["record"] == json.loads(data.records[i])
         np.testing.assert_allclose([found["x"], found["y"]], data.points.places[i], atol=1e-6)
 
@@ -190,7 +193,7 @@ def test_a_changed_case_is_predicted_anew(metric_model, wine, wine_data):
     row = wine[2].iloc[[0]].copy()
     row["proline"] = 1600.0
     expected = metric_model.explain(row)
-    record = changed_case(wine_data, texts, wine_data.facts["values"][0])["record"]
+    record = changed_case(wine_data, 0, texts)["record"]
     assert wine_data.subject.classes[record["prediction"]] == expected.predictions[0]
     assert record["margin"] == pytest.approx(expected.margins[0], rel=1e-5)
 
@@ -206,13 +209,13 @@ def test_a_changed_case_is_predicted_anew(metric_model, wine, wine_data):
 def test_a_bad_number_is_named(mixed_data, text, message):
     before = mixed_data.facts["values"][0]
     with pytest.raises(ValueError, match=message):
-        changed_case(mixed_data, [text, *before[1:]], before)
+        changed_case(mixed_data, 0, [text, *before[1:]])
 
 
 def test_a_bad_category_is_named(mixed_data):
     before = mixed_data.facts["values"][0]
     with pytest.raises(ValueError, match="is not one of its categories"):
-        changed_case(mixed_data, [*before[:-1], "east"], before)
+        changed_case(mixed_data, 0, [*before[:-1], "east"])
 
 
 @pytest.fixture(scope="module")
@@ -252,20 +255,20 @@ class TestDates:
     def test_a_date_that_no_training_row_has(self, data):
         before = data.facts["values"][0]
         for text, prediction in (("2022-12-30", "old"), ("2024-12-15", "new")):
-            found = changed_case(data, [text, before[1]], before)["record"]
+            found = changed_case(data, 0, [text, before[1]])["record"]
             assert data.facts["classes"][found["prediction"]] == prediction
             assert text in [line[2] for line in found["contrast"]]
 
     def test_a_missing_one(self, data):
         before = data.facts["values"][3]
         assert before[0] == ""
-        assert changed_case(data, before, before)["record"] == json.loads(data.records[3])
+        assert changed_case(data, 3, before)["record"] == json.loads(data.records[3])
 
     @pytest.mark.parametrize("text", ["2023-02-30", "soon", "12", "99999-01-01"])
     def test_a_bad_one_is_named(self, data, text):
         before = data.facts["values"][0]
         with pytest.raises(ValueError, match=f"when: '{text}' is not a date; give it as year-"):
-            changed_case(data, [text, before[1]], before)
+            changed_case(data, 0, [text, before[1]])
 
 
 def test_missing_values_where_the_model_fills_them_in(auto_model, mixed):
@@ -274,7 +277,7 @@ def test_missing_values_where_the_model_fills_them_in(auto_model, mixed):
     data = page_data(subject_of(auto_model), new)
     before = data.facts["values"][0]
     assert "" in before
-    assert changed_case(data, before, before)["record"] == json.loads(data.records[0])
+    assert changed_case(data, 0, before)["record"] == json.loads(data.records[0])
 
 
 def test_texts_are_exact(metric_model, wine):
@@ -312,6 +315,32 @@ def test_a_pipeline_is_explored_in_its_columns(wine):
     np.testing.assert_array_equal(subject.view.training_values(np.arange(5)), wine[0][:5])
     told = subject.explain(wine[2][:3])
     np.testing.assert_array_equal(told.predictions, model.predict(wine[2][:3]))
+
+
+def test_values_that_nobody_sees_stay_in_a_changed_case(wine):
+    """Columns that a selector leaves out, and gaps that an imputer fills."""
+    X, new = wine[0], wine[2].copy()
+    new.iloc[0, 0] = np.nan
+    steps = SimpleImputer(), StandardScaler(), SelectKBest(k=4), SML(n_neighbors=3)
+    data = page_data(subject_of(make_pipeline(*steps).fit(X, wine[1])), new[:3])
+    for i in range(3):
+        texts = data.facts["values"][i]
+        assert len(texts) == 4
+        assert changed_case(data, i, texts)["record"] == json.loads(data.records[i])
+    assert "prediction" in changed_case(data, 0, ["1.5", *data.facts["values"][0][1:]])["record"]
+    gaps = make_pipeline(SimpleImputer(), SML(n_neighbors=3)).fit(X, wine[1])
+    data = page_data(subject_of(gaps), new[:3])
+    texts = data.facts["values"][0]
+    assert texts[0] == ""
+    assert changed_case(data, 0, texts)["record"] == json.loads(data.records[0])
+
+
+def test_columns_that_a_step_mixes_cannot_be_changed(wine):
+    model = make_pipeline(StandardScaler(), PCA(3), SML(n_neighbors=3)).fit(wine[0], wine[1])
+    data = page_data(subject_of(model), wine[2])
+    assert not data.facts["can_change"]
+    with pytest.raises(ValueError, match="a step of this pipeline mixes columns"):
+        changed_case(data, 0, data.facts["values"][0])
 
 
 def test_neighbours_that_voted_are_not_looked_for_again(metric_model, wine, monkeypatch):

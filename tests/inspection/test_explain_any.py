@@ -475,6 +475,14 @@ def test_a_slice_of_names(table):
     assert list(found.feature_names) == ["alcohol", "malic_acid", "ash"]
 
 
+@pytest.mark.parametrize("explained", [plml.explain, plml.counterfactual])
+def test_a_column_that_is_not_there_is_named_in_one_line(table, explained):
+    X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
+    for model in SML(n_neighbors=3), make_pipeline(StandardScaler(), SML(n_neighbors=3)):
+        with pytest.raises(ValueError, match="X lacks the column 'hue' that the model was fitted"):
+            explained(model.fit(X, y), Q[:1].rename(columns={"hue": "Hue"}))
+
+
 def test_one_row_does_not_make_a_step_affine(table):
     X, y, Q = (part[NUMBERS[:2]] if hasattr(part, "columns") else part for part in table)
     model = make_pipeline(PolynomialFeatures(2), StandardScaler(), SML(n_neighbors=3)).fit(X, y)

@@ -296,6 +296,13 @@ class TestShown:
         assert repr(found).startswith("<Explanation of 6 predictions: ")
         assert len(repr(found[0])) < 60
 
+    def test_it_says_how_many_are_not_shown(self, wine):
+        X, y, Q = wine
+        found = SML(n_neighbors=3).fit(X, y).explain(Q[:12])
+        assert str(found).endswith("... and 2 more; explanation[i] is that of one row")
+        assert "... and 9 more" in found._repr_html_()
+        assert " more;" not in str(found[:10]) + found[:3]._repr_html_()
+
     def test_as_a_dictionary_for_json(self, wine):
         X, y, Q = wine
         found = SML(n_neighbors=3).fit(X, y).explain(Q[:2])

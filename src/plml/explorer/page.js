@@ -297,6 +297,7 @@ window.plmlExplorer = (() => {
     byId("what-if-message").textContent = "";
     byId("reset").hidden = true;
     if (!live) { note.textContent = "Values can be changed in the live page, which plml explore opens without --html."; return; }
+    if (!facts.can_change) { note.textContent = "A step of this pipeline mixes columns, so their values cannot be changed here."; return; }
     if (here?.kind !== "new") { note.textContent = "Choose a new case to change its values."; return; }
     note.textContent = "Change values; vote, place and contrast follow. Numbers range over the training cases.";
     byId("reset").hidden = false;

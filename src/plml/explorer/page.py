@@ -27,7 +27,7 @@ from bokeh.plotting import figure
 from bokeh.resources import INLINE
 
 from plml.explorer.page_data import PageData
-from plml.explorer.questions import changed_case, new_case, new_values, training_case
+from plml.explorer.questions import changed_case, new_case, training_case
 from plml.inspection.style import PALETTE, class_marks
 
 TITLE = "plml explorer"
@@ -116,7 +116,7 @@ def _answer(data: PageData, asked: dict[str, Any]) -> dict[str, Any]:
     row = int(asked["new"])
     if "values" not in asked:
         return new_case(data, row)
-    return changed_case(data, [str(text) for text in asked["values"]], new_values(data, row))
+    return changed_case(data, row, [str(text) for text in asked["values"]])
 
 
 def _one_line(text: str) -> str:

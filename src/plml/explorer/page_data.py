@@ -225,6 +225,7 @@ def _facts(
         "columns": [
             column._asdict() | {"number": column.is_number} for column in subject.view.columns
         ],
+        "can_change": subject.view.is_table,
         "chosen": "; ".join(sentences),
         "labelled": known,
         "n_training": subject.n_training,

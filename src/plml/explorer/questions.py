@@ -9,15 +9,18 @@ from plml.explorer.case_records import records_of
 from plml.explorer.page_data import PageData, some_rows, texts_of
 
 
-def changed_case(data: PageData, texts: list[str], unchanged: list[str]) -> dict[str, Any]:
-    """A case with other values: its record and its place on the map.
+def changed_case(data: PageData, row: int, texts: list[str]) -> dict[str, Any]:
+    """A new case with other values: its record and its place on the map.
 
     Parameters
     ----------
     data : the page
-    texts, unchanged : the values now and before, as texts
+    row : of the new table
+    texts : the values as texts
     """
-    return _placed_record(data, data.subject.view.parsed(texts, unchanged))
+    given = _new_row(data, row)
+    (before,) = texts_of(data.subject, given)
+    return _placed_record(data, data.subject.view.changed(given, before, texts))
 
 
 def _placed_record(data: PageData, row: Any) -> dict[str, Any]:
@@ -31,17 +34,6 @@ def _place(data: PageData, encoded: np.ndarray) -> dict[str, float]:
     return {"x": float(x), "y": float(y)}
 
 
-def new_values(data: PageData, row: int) -> list[str]:
-    """The values of a new case as texts.
-
-    Parameters
-    ----------
-    data : the page
-    row : of the new table
-    """
-    return texts_of(data.subject, _new_row(data, row))[0]
-
-
 def new_case(data: PageData, row: int) -> dict[str, Any]:
     """A new case that is not on the map: its record, its class, its values, where it would lie.
 
@@ -50,8 +42,13 @@ def new_case(data: PageData, row: int) -> dict[str, Any]:
     data : the page
     row : of the new table
     """
-    found = _placed_record(data, _new_row(data, row))
-    return {**found, "label": int(data.new_labels[row]), "values": new_values(data, row)}
+    given = _new_row(data, row)
+    (values,) = texts_of(data.subject, given)
+    return {
+        **_placed_record(data, given),
+        "label": int(data.new_labels[row]),
+        "values": values,
+    }
 
 
 def _new_row(data: PageData, row: int) -> Any:

@@ -57,6 +57,7 @@ class TableView:
     columns : of the table
     owner : (n_features,) the column that each feature was made from
     feature_names : (n_features,)
+    is_table : whether the columns are those of the user's rows, not outputs of a step
     """
 
     def __init__(
@@ -73,7 +74,6 @@ class TableView:
         self._cases = learner.training_cases()[0]
         first = classifier if steps is None else steps
         names = getattr(first, "feature_names_in_", None)
-        self._named = names is not None
         if names is None:
             names = [f"x{i}" for i in range(first.n_features_in_)]
         before = [] if steps is None else [step for _, step in steps.steps]
@@ -82,7 +82,7 @@ class TableView:
             before.append(self._encoder)
         found = lineage_of_steps(before, names, made)
         self._used, self.owner = np.unique(found.owner, return_inverse=True)
-        self._lineage, self._is_table = found, found.is_table
+        self._lineage, self.is_table = found, found.is_table
         self._all_names = [str(name) for name in names]
         self._names = [found.names[column] for column in self._used]
         self.feature_names = np.asarray(
@@ -106,7 +106,7 @@ class TableView:
 
     def values(self, X: Any) -> np.ndarray:
         """(q, n_columns) values of the user's rows."""
-        if not self._is_table:
+        if not self.is_table:
             return snapped(np.asarray(self._lineage.values(self.encoded(X))))[:, self._used]
         rows = self._tidy(X)
         if hasattr(rows, "columns"):
@@ -121,28 +121,32 @@ class TableView:
             return self._classifier.training_values(rows) if known else self._cases[rows]
         return known_values(self._lineage, self._cases, rows)[:, self._used]
 
-    def one_row(self, values: Sequence[Any]) -> Any:
-        """A row of the user with these values."""
-        given = dict(zip(self._names, values, strict=True))
-        if not self._named:
-            return np.asarray(
-                [[given.get(name, np.nan) for name in self._all_names]], dtype=np.float64
-            )
-        return pandas().DataFrame({name: [given.get(name, np.nan)] for name in self._all_names})
+    def changed(self, row: Any, before: Sequence[str], texts: Sequence[str]) -> Any:
+        """A row of the user with what a person typed; a ``ValueError`` names what is wrong.
 
-    def parsed(self, texts: Sequence[str], unchanged: Sequence[str] = ()) -> Any:
-        """A row from what a person typed; a ``ValueError`` names the column that is wrong.
+        What was not touched stays as it is.
 
         Parameters
         ----------
-        texts : one per column
-        unchanged : texts of the case before; a category that the model never saw may stay
+        row : one row, as the model takes it
+        before, texts : one text per column, as they were and as they are now
         """
+        if not self.is_table:
+            raise ValueError("a step of this pipeline mixes columns, so they cannot be changed")
         if len(texts) != len(self.columns):
             raise ValueError(f"{len(self.columns)} values are needed, got {len(texts)}")
-        before = [*unchanged, *[None] * (len(texts) - len(unchanged))]
-        values = zip(self.columns, texts, before, strict=True)
-        return self.one_row([_parsed(column, str(text), old) for column, text, old in values])
+        touched = {
+            column.name: _parsed(column, text)
+            for column, old, text in zip(self.columns, before, texts, strict=True)
+            if text != old
+        }
+        if not hasattr(row, "columns"):
+            values = np.array(row, dtype=np.float64)
+            for name, value in touched.items():
+                values[0, self._all_names.index(name)] = value
+            return values
+        labels = {str(label): label for label in row.columns}
+        return row.assign(**{labels[name]: [value] for name, value in touched.items()})
 
 
 def table_view(model: Any, classifier: Any, name: str) -> TableView:
@@ -201,9 +205,9 @@ def _columns(
     return tuple(found)
 
 
-def _parsed(column: Column, text: str, before: str | None) -> Any:
+def _parsed(column: Column, text: str) -> Any:
     if column.choices:
-        if text not in column.choices and text != before:
+        if text not in column.choices:
             raise ValueError(f"{column.name}: {text[:40]!r} is not one of its categories")
         return text
     text = text.strip()

@@ -46,6 +46,7 @@ def explain(
     if X is not None:
         check_rows(X)
     model = getattr(model, "best_estimator_", model)
+    _check_columns("X", X, _first_of(model))
     cases = known_cases(model, cases)
     found = _explained(model, X, n_neighbors, cases)
     names = row_names(cases)
@@ -95,13 +96,10 @@ def known_cases(model: Any, cases: Any) -> Any:
     """
     if cases is None:
         return None
-    steps, last = classifier_of(model)
-    first = last if steps is None else steps
+    first, last = _first_of(model), classifier_of(model)[1]
+    _check_columns("cases", cases, first)
     names = getattr(first, "feature_names_in_", None)
     if names is not None and hasattr(cases, "columns"):
-        missing = [name for name in names if name not in cases.columns]
-        if missing:
-            raise ValueError(f"cases lacks the column {missing[0]!r} that the model was fitted to")
         cases = cases[list(names)]
     shape, n = np.shape(cases), len(last.training_cases()[1])
     d = getattr(first, "n_features_in_", shape[-1] if shape else 0)
@@ -111,6 +109,21 @@ def known_cases(model: Any, cases: Any) -> Any:
             f"shape is {shape}"
         )
     return cases
+
+
+def _first_of(model: Any) -> Any:
+    """What sees the rows of a user: the steps of a pipeline, or the classifier alone."""
+    steps, last = classifier_of(model)
+    return last if steps is None else steps
+
+
+def _check_columns(what: str, table: Any, first: Any) -> None:
+    """Refuse a data frame that lacks a column."""
+    given = getattr(table, "columns", None)
+    names = getattr(first, "feature_names_in_", ())
+    missing = [name for name in names if given is not None and name not in given]
+    if missing:
+        raise ValueError(f"{what} lacks the column {missing[0]!r} that the model was fitted to")
 
 
 def _weighed_by_column(found: Explanation, last: Any, Q: Any, columns: Lineage) -> Explanation:
@@ -238,9 +251,7 @@ def input_names(model: Any, X: Any) -> list[str]:
     model, X : as in ``explain``
     """
     steps, last = classifier_of(model)
-    if steps is not None:
-        return _input_names(steps, X)
-    return _input_names(last, None)
+    return _input_names(last, None) if steps is None else _input_names(steps, X)
 
 
 def _input_names(steps: Any, table: Any) -> list[str]:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: What all queries have in common.
 _SHARED = ("classes", "ballots", "importances", "basis_metrics", "feature_names", "row_names")
 
+#: Queries shown by ``print`` and in a notebook.
+_PRINTED, _DISPLAYED = 10, 3
+
 
 class Ballot(NamedTuple):
     """One vote of neighbours; a committee holds several."""
@@ -169,10 +172,17 @@ class Explanation(Sequence["Explanation"]):
         return f"<Explanation of {len(self)} predictions: {few}{', ...' if len(self) > 5 else ''}>"
 
     def __str__(self) -> str:
-        return "\n\n".join(as_text(self, i) for i in range(min(len(self), 10)))
+        few = [as_text(self, i) for i in range(min(len(self), _PRINTED))]
+        return "\n\n".join([*few, *self._others(_PRINTED)])
 
     def _repr_html_(self) -> str:
-        return "".join(as_html(self, i) for i in range(min(len(self), 3)))
+        few = [as_html(self, i) for i in range(min(len(self), _DISPLAYED))]
+        return "".join([*few, *self._others(_DISPLAYED)])
+
+    def _others(self, n_shown: int) -> list[str]:
+        """A line on the queries that are not shown, if there are any."""
+        rest = len(self) - n_shown
+        return [f"... and {rest:,} more; explanation[i] is that of one row"] if rest > 0 else []
 
     def of_table(self, X: Any) -> "Explanation":
         """The explanation with the types of a data frame: whole numbers and truth values.
