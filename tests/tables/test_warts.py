@@ -33,7 +33,7 @@ def with_last(values, last):
         (with_last(SIZES, 1e18), "1e+18"),
         (np.where(np.arange(N) % 3, SIZES, 999.0), "999"),
         (with_last(RNG.integers(20, 90, N), 99999), "99999"),
-        (with_last(DAYS.strftime("%Y-%m-%d"), "9999-12-31"), "9999-12-31"),
+        (with_last(DAYS.strftime("%Y-%m-%d"), "2199-12-31"), "2199-12-31"),
         (with_last(DAYS.strftime("%d.%m.%Y"), "01.01.1900"), "01.01.1900"),
     ],
 )
@@ -53,8 +53,15 @@ def test_what_is_not_far_is_not(values):
 
 
 def test_days_after_2262():
-    days = days_of(pd.Series(["1969-12-31", "9999-12-31", None]))
+    moments = np.array(["1969-12-31", "9999-12-31", "NaT"], dtype="datetime64[s]")
+    days = days_of(pd.Series(moments))
     np.testing.assert_array_equal(days, [-1.0, 2932896.0, np.nan])
+
+
+def test_columns_of_one_name_are_refused():
+    table = pd.DataFrame(np.zeros((30, 3)), columns=["a", "a", "b"])
+    with pytest.raises(ValueError, match="the table has columns of the same name: 'a'; rename one"):
+        plml.describe(table, "b")
 
 
 def test_numbers_that_differ_by_rounding_are_constant():

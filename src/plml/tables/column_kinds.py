@@ -246,9 +246,9 @@ def far_from_others(numbers: np.ndarray) -> int | None:
     """
     far = int(np.argmax(np.abs(numbers - np.median(numbers))))
     others = numbers[numbers != numbers[far]]
-    if len(np.unique(others)) <= _MOST_LEVELS:
+    if not len(others) or np.ptp(others) >= _FAR * np.abs(numbers[far] - others).min():
         return None
-    return far if np.ptp(others) < _FAR * np.abs(numbers[far] - others).min() else None
+    return far if len(np.unique(others)) > _MOST_LEVELS else None
 
 
 def _doubt_of_far(text: str, n_rows: int) -> str:

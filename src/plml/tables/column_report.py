@@ -224,6 +224,9 @@ def describe(
     """
     frame = table if isinstance(table, pandas().DataFrame) else table.to_pandas()
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    repeated = frame.columns[frame.columns.duplicated()]
+    if len(repeated):
+        raise ValueError(f"{source} has columns of the same name: {listed(repeated)}; rename one")
     labels = None
     if target is not None:
         if target not in frame.columns:
