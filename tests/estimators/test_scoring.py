@@ -93,6 +93,17 @@ def test_accuracy_by_its_name_is_the_default(uneven):
         assert named.best_params_ == plain.best_params_
 
 
+def test_a_scorer_may_ask_for_the_score(uneven):
+    """Which is accuracy then, while settings are compared and afterwards."""
+    X, y, _ = uneven
+    how = {"n_bases": 3, "random_state": 0, "n_neighbors": (1, 5)}
+    asking = PLMLCV(**how, scoring=lambda model, X, y: model.score(X, y)).fit(X, y)
+    plain = PLMLCV(**how).fit(X, y)
+    assert asking.best_score_ == pytest.approx(plain.best_score_)
+    assert asking.score(X, y) == plain.score(X, y)
+    assert asking.scoring is not None
+
+
 def test_auto_selects_and_seats_by_the_scorer(uneven):
     X, y, v = uneven
     model = AutoPLML(**QUICK, scoring="balanced_accuracy").fit(X, y, sample_weight=v)

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer
 
+from plml.estimators._fitted_state import changed
 from plml.estimators._folds import Split
 
 
@@ -152,11 +153,12 @@ class ScoresAsSelected(ClassifierMixin):
         if self.scoring is None:
             return super().score(X, y, sample_weight)
         scorer = scorer_of(self.scoring)
+        plain = changed(self, lambda model: setattr(model, "scoring", None))  # may be asked itself
         if sample_weight is None:
-            return float(scorer(self, X, y))
+            return float(scorer(plain, X, y))
         if not takes_weights(scorer):
             raise ValueError(f"scoring={self.scoring!r} takes no sample_weight; leave it out")
-        return float(scorer(self, X, y, sample_weight=sample_weight))
+        return float(scorer(plain, X, y, sample_weight=sample_weight))
 
 
 def scorer_of(given: Any) -> Callable[..., float]:
