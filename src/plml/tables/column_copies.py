@@ -8,6 +8,7 @@ so is said.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +47,8 @@ def without_copies(
             what = f"left out: it is {same[fact.name]} (use it: --keep)"
             fact = replace(fact, kind="duplicate", use="ignore", what=what)
         elif fact.name in near:
-            what = f"{fact.what}; nearly {near[fact.name]}: if it is the same, --drop {fact.name}"
+            cure = f"if it is the same, --drop {quote(fact.name)}"
+            what = f"{fact.what}; nearly {near[fact.name]}: {cure}"
             fact = replace(fact, what=what, doubt=True)
         result.append(fact)
     return result

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import time
 from decimal import Decimal
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -209,11 +210,11 @@ def _of_numbers(present: "pd.Series", fact: ColumnFacts, where: str) -> ColumnFa
 def _doubt_of_whole(fact: ColumnFacts, n_rows: int) -> str:
     """Why whole numbers may be none to measure distances by; empty for no reason."""
     if n_rows >= _FEWEST_ROWS and fact.n_values == n_rows:
-        return f"; all are different: if they are a key, --drop {fact.name}"
+        return f"; all are different: if they are a key, --drop {quote(fact.name)}"
     if fact.n_values > 2 and _NAMED_CODE.fullmatch(fact.name):
-        return f"; if they are codes, --as {fact.name}=category"
+        return f"; if they are codes, --as {quote(f'{fact.name}=category')}"
     if fact.n_values > _MOST_LEVELS and NAMED_KEY.fullmatch(fact.name.strip()):
-        return f"; if they are a key, --drop {fact.name}"
+        return f"; if they are a key, --drop {quote(fact.name)}"
     return ""
 
 
@@ -241,7 +242,8 @@ def _of_texts(
     if orders:
         return replace(_date(fact), day_first=orders[0])
     if odd := _odd_date(texts):
-        what = f"left out: {odd!r} among dates; correct it, or use it: --as {fact.name}=category"
+        cure = f"correct it, or use it: --as {quote(f'{fact.name}=category')}"
+        what = f"left out: {odd!r} among dates; {cure}"
         return replace(fact, kind="text", what=what, doubt=True)
     share = fact.n_values / max(len(texts), 1)
     words = texts.str.count(r"\s+").mean() + 1.0
