@@ -216,33 +216,42 @@ def _first_lines(path: Path) -> tuple[list[str], bool]:
     return lines, whole
 
 
+class _Cut(NamedTuple):
+    """The lines as a dialect cuts them, up to an error; most records have the same width."""
+
+    dialect: Dialect
+    records: list[Record]
+    width: int
+    count: int
+    error: csv.Error | None
+
+
+def _cut(lines: list[str], dialect: Dialect) -> _Cut:
+    records: list[Record] = []
+    error = None
+    try:
+        records.extend(dialect.records(lines))
+    except csv.Error as reason:
+        error = reason
+    widths = Counter(len(record.fields) for record in reversed(records))
+    ((width, count),) = widths.most_common(1) or [(0, 0)]
+    return _Cut(dialect, records, width, count, error)
+
+
 def _candidate(lines: list[str], sep: str, quote: str | None, whole: bool) -> _Candidate | None:
     """What a separator makes of the lines, with the quotes that make most of them alike.
 
     None where they have nothing in common.
     """
-    text, found = "".join(lines), []
-    for dialect in _dialects(sep, quote, text):
-        records: list[Record] = []
-        error = None
-        try:
-            records.extend(dialect.records(lines))
-        except csv.Error as reason:  # the sample may end within quotes
-            error = reason
-        sizes = Counter(len(record.fields) for record in reversed(records))
-        found.append((dialect, records, sizes.most_common(1), error))
-    dialect, records, most, error = max(
-        found, key=lambda one: (one[2][0][1] if one[2] else 0, one[3] is None)
-    )
-    if error is not None and whole and records and len(records[-1].fields) > 1:
-        raise ValueError(_unreadable(records[-1].last + 1, error)) from None
-    if not records:
+    cuts = [_cut(lines, dialect) for dialect in _dialects(sep, quote, "".join(lines))]
+    best = max(cuts, key=lambda cut: (cut.count, -len(cut.records), cut.error is None))
+    records = best.records
+    if best.error is not None and whole and len(records) and len(records[-1].fields) > 1:
+        raise ValueError(_unreadable(records[-1].last + 1, best.error))  # no end of the sample
+    if best.width < 2 or best.count < _ALIKE * len(records):
         return None
-    ((width, count),) = most
-    if width < 2 or count < _ALIKE * len(records):
-        return None
-    first = next(i for i, record in enumerate(records) if len(record.fields) == width)
-    return _Candidate(dialect, records, width, first, count / len(records))
+    first = next(i for i, record in enumerate(records) if len(record.fields) == best.width)
+    return _Candidate(best.dialect, records, best.width, first, best.count / len(records))
 
 
 def _dialects(sep: str, quote: str | None, text: str) -> Iterator[Dialect]:

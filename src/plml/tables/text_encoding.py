@@ -24,8 +24,9 @@ _BYTE_ORDER_MARKS = {
 }
 #: A text in UTF-16 has more null bytes than this.
 _NULLS = 0.05
-#: charset-normalizer's measure of how strange a text looks, from which on we ask.
-_CHAOS = 0.1
+#: Of charset-normalizer's measure of how much a text looks like a language: another guess that
+#: has more than this share of the best makes us ask.
+_CLOSE = 0.5
 #: What stands between small letters.
 _WITHIN = re.compile(r"(?<=[a-z])[^\x00-\x7f](?=[a-z])")
 _PLACE = re.compile(r"[^\n]{0,12}[^\x00-\x7f][^\n]{0,12}")
@@ -88,11 +89,12 @@ def _guess(sample: bytes) -> tuple[str, str]:
         raise ValueError("its encoding cannot be told; give --encoding")
     best, *others = found
     name = "cp1252" if _is_western(sample) else str(best.encoding)
-    if name != "cp1252" and not best.coherence and best.chaos > _CHAOS:
+    if name != "cp1252" and best.chaos and not best.coherence:  # strange, in no known language
         read = f"{name} would read {_place(sample, name)}"
         raise ValueError(f"its encoding cannot be told ({read}); give --encoding")
     for rival in others:
-        if name != "cp1252" and rival.coherence >= best.coherence and str(rival) != str(best):
+        close = rival.coherence >= _CLOSE * best.coherence
+        if name != "cp1252" and close and str(rival) != str(best):
             raise ValueError(
                 f"it may be {name}, with {_place(sample, name)}, or {rival.encoding}, with "
                 f"{_place(sample, rival.encoding)}; give --encoding"
