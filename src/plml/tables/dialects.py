@@ -222,7 +222,7 @@ class _Cut(NamedTuple):
     dialect: Dialect
     records: list[Record]
     width: int
-    count: int
+    n_alike: int
     error: csv.Error | None
 
 
@@ -244,14 +244,14 @@ def _candidate(lines: list[str], sep: str, quote: str | None, whole: bool) -> _C
     None where they have nothing in common.
     """
     cuts = [_cut(lines, dialect) for dialect in _dialects(sep, quote, "".join(lines))]
-    best = max(cuts, key=lambda cut: (cut.count, -len(cut.records), cut.error is None))
+    best = max(cuts, key=lambda cut: (cut.n_alike, -len(cut.records), cut.error is None))
     records = best.records
     if best.error is not None and whole and len(records) and len(records[-1].fields) > 1:
         raise ValueError(_unreadable(records[-1].last + 1, best.error))  # no end of the sample
-    if best.width < 2 or best.count < _ALIKE * len(records):
+    if best.width < 2 or best.n_alike < _ALIKE * len(records):
         return None
     first = next(i for i, record in enumerate(records) if len(record.fields) == best.width)
-    return _Candidate(best.dialect, records, best.width, first, best.count / len(records))
+    return _Candidate(best.dialect, records, best.width, first, best.n_alike / len(records))
 
 
 def _dialects(sep: str, quote: str | None, text: str) -> Iterator[Dialect]:

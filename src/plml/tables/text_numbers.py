@@ -77,6 +77,7 @@ _NEGATIVE = tuple(
 )
 #: How Excel keeps a text as it is, and a number with what stands around it.
 _AS_TEXT = re.compile(r'="(.*)"')
+_YEAR_IN = re.compile(r"\b\d{4}\b")
 _AROUND = re.compile(r"(\D*?)([-+]?\d[\d.,']*(?:[eE][-+]?\d{1,3})?)(\s.*|\D*)")
 #: Decimal and thousands marks; ``_fitting`` takes the first of those that read the same.
 _Style = tuple[str, str | None]
@@ -310,7 +311,10 @@ def _framed(texts: list[str]) -> _Reading:
     if len(texts) <= _SOME or len(parts) < len(texts) or len(frames) > 1:
         return _Reading()
     before, after = frames.pop()
-    if not before and not after[:1].isalpha() and not orders_of_dates(pandas().Series(texts)):
+    if not before and not after:  # dates with points, versions
+        return _Reading()
+    is_unit = not before and not after[0].isalpha() and not _YEAR_IN.search(after)
+    if is_unit and not orders_of_dates(pandas().Series(texts)):
         bodies = {text: body for text, (_, body, _) in zip(texts, parts, strict=True)}
         return _Reading(bodies, after.strip())
     where = f"{before!r} before" if before else f"{after!r} behind"
@@ -345,6 +349,8 @@ def kind_of(text: str) -> str:
     bare = text.strip()
     if bare in _MISSING or bare in ("-", "."):
         return "missing"
+    if _PLAIN.fullmatch(bare):
+        return "number"
     if _DATE.match(bare):
         return "date"
     if found := _number_in(bare):
