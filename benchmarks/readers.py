@@ -67,9 +67,11 @@ def outcome(read: Callable[[Path], pd.DataFrame], path: Path, meant: Any) -> str
 def files(names: bool) -> None:
     """Every reader on each file that is text and needs no option."""
     import corpus
+    import foreign_files
     import office_files
 
-    cases = [c for c in [*corpus.cases(), *office_files.cases()] if c.is_text and not c.options]
+    found = [case for module in (corpus, office_files, foreign_files) for case in module.cases()]
+    cases = [case for case in found if case.is_text and not case.options]
     print(f"{len(cases)} files    {'right':>8}{'refused':>9}{'wrong':>7}")
     with tempfile.TemporaryDirectory() as folder:
         paths = [case.write(Path(folder)) for case in cases]

@@ -68,7 +68,7 @@ def missing_marks() -> Iterator[Case]:
         yield read(name, text(marked), gaps, f"'{mark}' (2 times)", "--na")
     minus = wine().copy()
     minus.loc[[3, 8], "magnesium"] = -1
-    yield read("minus one", text(minus), minus, "-1 (2 times) is below all others", "--na -1")
+    yield read("minus one", text(minus), minus, "-1 (2 times) is far below all others", "--na -1")
     told = wine().copy()
     told.loc[[3, 8], "magnesium"] = np.nan
     yield read("minus one told", text(minus), told, "'-1' (2 times)", na=("-1",))

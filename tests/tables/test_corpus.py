@@ -4,11 +4,12 @@ import pandas as pd
 import pytest
 
 import corpus
+import foreign_files
 import office_files
 from plml import read_table
 
-CASES = [*corpus.cases(), *office_files.cases()]
-COUNT = 328
+CASES = [*corpus.cases(), *office_files.cases(), *foreign_files.cases()]
+COUNT = 418
 
 
 def test_how_many_there_are():

@@ -181,6 +181,14 @@ def test_doubt_is_said_with_the_line_and_the_option(wine, tmp_path, spoil, words
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("day", ["{:02d}.09.2024", "{}. März 2021", "{}.10.3", "{} Jan 2021"])
+def test_a_number_within_a_date_or_a_version_has_no_unit(tmp_path, day):
+    table = pd.DataFrame({"day": [day.format(i % 28 + 1) for i in range(60)], "y": range(60)})
+    understood = check(table, written(tmp_path / "days.csv", table.to_csv(index=False)))
+    assert "numbers in" not in str(understood)
+    assert "''" not in str(understood)
+
+
 def test_options_end_doubt(tmp_path):
     path = written(tmp_path / "t.csv", "a;y\n" + "1,234;x\n" * 9)
     assert read_table(path, decimal=",")[0]["a"][0] == 1.234

@@ -48,8 +48,8 @@ def without_copies(
             what = f"left out: it is {same[fact.name]} (use it: --keep)"
             fact = replace(fact, kind="duplicate", use="ignore", what=what, doubt=False)
         elif fact.name in near:
-            drop = f"--drop {quote(fact.name)}"
-            what = f"{fact.what}; nearly {near[fact.name]}: if it is the same, {drop}"
+            cure = f"if it is the same, --drop {quote(fact.name)}"
+            what = f"{fact.what}; nearly {near[fact.name]}: {cure}"
             fact = replace(fact, what=what, doubt=True)
         result.append(fact)
     return result

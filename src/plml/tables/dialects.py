@@ -16,6 +16,8 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import NamedTuple
 
+from plml.tables.text_numbers import kind_of
+
 _SEPARATORS = (",", ";", "\t", "|")
 #: Characters of the first lines that are looked at, and lines before the header that may be
 #: left out.
@@ -25,9 +27,9 @@ _MOST_SKIPPED = 30
 _ALIKE, _AS_GOOD = 0.5, 0.95
 #: Rows that are looked at to tell names from values.
 _ROWS = 200
-_NUMBER = re.compile(r"[-+]?[\d.,' ]*\d[.,]?([eE][-+]?\d+)?\s?[%€$£]?|[-+]?inf|\d{4}-\d\d-\d\d.*")
 _YEAR = re.compile(r"(1[89]|20)\d\d")
-_NOTHING = ("", "na", "n/a", "nan", "null", "none", "?", "-", ".")
+#: A number with a decimal comma, where it is no list of whole ones.
+_DECIMAL_COMMA = re.compile(r"[^,]*\d,\d+[^,.\d]*")
 #: Below the header of a table in Markdown.
 _RULE = re.compile(":?-+:?|=+|")
 #: A header of one column that holds more than words was hardly meant to be one.
@@ -105,6 +107,8 @@ def dialect_of(
         spaced = _candidate(lines, " ", quote, whole)
         if spaced is not None and (not found or _names_numbers(spaced)):
             found = [spaced]
+    if any(one.dialect.sep != "," and _has_decimal_commas(one) for one in found):
+        found = [one for one in found if one.dialect.sep != ","]
     if not found:
         return _one_column(lines, sep, quote, header)
     found.sort(key=lambda one: (one.first > 0, -one.alike, -one.width))
@@ -212,25 +216,60 @@ def _first_lines(path: Path) -> tuple[list[str], bool]:
     return lines, whole
 
 
-def _candidate(lines: list[str], sep: str, quote: str | None, whole: bool) -> _Candidate | None:
-    """What a separator makes of the lines; None where they have nothing in common."""
-    text = "".join(lines)
-    if quote is None:
-        quote = "'" if _is_quote("'", sep, text) and not _is_quote('"', sep, text) else '"'
-    dialect = Dialect(sep, quote, "\\" if f"\\{quote}" in text else quote)
+class _Cut(NamedTuple):
+    """The lines as a dialect cuts them, up to an error; most records have the same width."""
+
+    dialect: Dialect
+    records: list[Record]
+    width: int
+    n_alike: int
+    error: csv.Error | None
+
+
+def _cut(lines: list[str], dialect: Dialect) -> _Cut:
     records: list[Record] = []
+    error = None
     try:
         records.extend(dialect.records(lines))
-    except csv.Error as error:  # the sample may end within quotes
-        if whole and records and len(records[-1].fields) > 1:
-            raise ValueError(_unreadable(records[-1].last + 1, error)) from None
-    if not records:
+    except csv.Error as reason:
+        error = reason
+    widths = Counter(len(record.fields) for record in reversed(records))
+    ((width, count),) = widths.most_common(1) or [(0, 0)]
+    return _Cut(dialect, records, width, count, error)
+
+
+def _candidate(lines: list[str], sep: str, quote: str | None, whole: bool) -> _Candidate | None:
+    """What a separator makes of the lines, with the quotes that make most of them alike.
+
+    None where they have nothing in common.
+    """
+    cuts = [_cut(lines, dialect) for dialect in _dialects(sep, quote, "".join(lines))]
+    best = max(cuts, key=lambda cut: (cut.n_alike, -len(cut.records), cut.error is None))
+    records = best.records
+    if best.error is not None and whole and len(records) and len(records[-1].fields) > 1:
+        raise ValueError(_unreadable(records[-1].last + 1, best.error))  # no end of the sample
+    if best.width < 2 or best.n_alike < _ALIKE * len(records):
         return None
-    width, count = Counter(len(record.fields) for record in reversed(records)).most_common(1)[0]
-    if width < 2 or count < _ALIKE * len(records):
-        return None
-    first = next(i for i, record in enumerate(records) if len(record.fields) == width)
-    return _Candidate(dialect, records, width, first, count / len(records))
+    first = next(i for i, record in enumerate(records) if len(record.fields) == best.width)
+    return _Candidate(best.dialect, records, best.width, first, best.n_alike / len(records))
+
+
+def _dialects(sep: str, quote: str | None, text: str) -> Iterator[Dialect]:
+    """Quotes that a text may have, likely ones first, and what may escape them."""
+    quotes = [quote] if quote else ['"']
+    if quote is None and _is_quote("'", sep, text):
+        quotes.insert(int(_is_quote('"', sep, text)), "'")
+    for mark in quotes:
+        yield Dialect(sep, mark, mark)
+        if f"\\{mark}" in text:
+            yield Dialect(sep, mark, "\\")
+
+
+def _has_decimal_commas(found: _Candidate) -> bool:
+    """Whether commas are decimal marks in all fields that have one, and some do."""
+    fields = [field for record in found.records[found.first :] for field in record.fields]
+    commas = [field for field in fields if "," in field]
+    return bool(commas) and all(_DECIMAL_COMMA.fullmatch(field) for field in commas)
 
 
 def _is_quote(mark: str, sep: str, text: str) -> bool:
@@ -265,7 +304,7 @@ def _with_header(found: _Candidate, header: bool | None) -> Dialect:
     if header is None:
         header = _is_header(top, rows)
     if header:
-        _refuse_second_names(below)
+        refuse_second_names(below)
     told = before and re.match("sep=", before[0].fields[0], re.I)
     preamble = before[1:] if told else before
     wide = any(_n_filled(record) > 1 for record in preamble)
@@ -306,16 +345,24 @@ def _n_filled(record: Record) -> int:
     return sum(bool(field.strip()) for field in record.fields)
 
 
-def _refuse_second_names(below: list[Record]) -> None:
-    """Refuse a second line of names, or of units, above the values."""
+def refuse_second_names(below: list[Record], line: str = "line") -> None:
+    """Refuse a second line of names, of units, or of numbers of columns, above the values.
+
+    Parameters
+    ----------
+    below : what stands below the names
+    line : what a record is called
+    """
     if len(below) < 5:
         return
     top, *rows = [record.fields for record in below]
     names, values = _columns_of_numbers(top, rows)
+    if counts_up(top) and any(kind_of(row[i]) == "text" for row in rows for i in values):
+        raise ValueError(f"{line} {below[0].line} numbers the columns; take it away")
     if len(names) > max(len(values), 1):
         few = ", ".join(repr(top[place]) for place in names[:3])
         raise ValueError(
-            f"line {below[0].line} is a second line of names or units ({few}); join it with the "
+            f"{line} {below[0].line} is a second line of names or units ({few}); join it with the "
             "line above, or take it away"
         )
 
@@ -329,7 +376,7 @@ def counts_up(fields: Sequence[str]) -> bool:
     """
     names = [field.strip() for field in fields]
     names = names[1:] if names and not names[0] else names
-    return len(names) > 3 and names == [str(number) for number in range(len(names))]
+    return len(names) > 3 and names in ([str(n + k) for n in range(len(names))] for k in (0, 1))
 
 
 def _is_header(top: Record, rows: list[list[str]]) -> bool:
@@ -351,15 +398,17 @@ def _is_header(top: Record, rows: list[list[str]]) -> bool:
 
 
 def _columns_of_numbers(top: list[str], rows: list[list[str]]) -> tuple[list[int], list[int]]:
-    """The columns of numbers with a text at the top, and those with a number there."""
+    """The columns of numbers and dates with another thing at the top, and those with the same."""
     names, values = [], []
     for i, field in enumerate(top):
-        below = [row[i] for row in rows if row[i].strip().lower() not in _NOTHING]
-        numbers = sum(_NUMBER.fullmatch(value.strip()) is not None for value in below)
-        if _NUMBER.fullmatch(field.strip()):
+        kinds = Counter(kind_of(row[i]) for row in rows)
+        del kinds["missing"]
+        below, count = kinds.most_common(1)[0] if kinds else ("text", 0)
+        here = kind_of(field)
+        if here == "number" or (here == below != "text"):
             values.append(i)
-        elif field.strip().lower() not in _NOTHING and numbers > 0.8 * len(below):
-            names.append(i) if below else None
+        elif here != "missing" and below != "text" and count > 0.8 * kinds.total():
+            names.append(i)
     return names, values
 
 

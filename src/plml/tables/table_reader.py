@@ -8,7 +8,7 @@ import codecs
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from datetime import time
+from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -35,9 +35,11 @@ _OTHER_KINDS = {
     rb"\{|\[\s*[\[{]": "it is JSON; save it as CSV",
     rb"%PDF": "it is a PDF file; save its table as CSV",
     rb"\xd0\xcf\x11\xe0": "it is a workbook of the old Excel; save it as .xlsx",
-    rb"PK\x03\x04": "it is a workbook that is not one of Excel; save it as .xlsx or CSV",
+    rb"7z\xbc\xaf|Rar!|\x1f\x9d|\x04\x22\x4d\x18|\x5d\0\0": "it is an archive; unpack it",
+    rb"\x89PNG|\xff\xd8\xff|GIF8": "it is a picture; save its table as CSV",
+    rb"version https://git-lfs": "it stands for a file of Git LFS; fetch that by git lfs pull",
     rb"ARROW1|FEA1": "it is an Arrow file; save it as Parquet",
-    rb"\x1f\x8b|\x28\xb5\x2f\xfd|BZh|\xfd7zXZ": "it is an archive in an archive; unpack it",
+    rb"\x1f\x8b|\x28\xb5\x2f\xfd|BZh|\xfd7zXZ|PK\x03": "it is an archive in an archive; unpack it",
     rb"SQLite format": "it is a database; save the table as CSV",
     rb"\x89HDF|\x93NUMPY|\x80[\x02-\x05]|RDX|\$FL[23]": "it is no table of text; save it as CSV",
 }
@@ -240,9 +242,7 @@ def _read(path: Path, folder: Path, understood: Understood, known: ReadOptions) 
         table, above = sheet_of(plain, understood.notes, known.sheet, known.header)
         understood.header, understood.skipped = known.header is not False, above
         return _finished(table, understood, known, lambda row: f"row {row + above + 2}")
-    for pattern, reason in _OTHER_KINDS.items():
-        if re.match(pattern, start):
-            raise ValueError(reason)
+    _check_kind(start)
     understood.format = "text"
     understood.encoding, note = encoding_of(plain, known.encoding)
     if path.suffix.lower() in (".parquet", ".pq", ".xlsx", ".xlsm"):
@@ -253,7 +253,16 @@ def _read(path: Path, folder: Path, understood: Understood, known: ReadOptions) 
         text.symlink_to(plain.resolve())
     else:
         as_utf8(plain, text, understood.encoding)
+        with text.open("rb") as stream:
+            _check_kind(stream.read(64).lstrip())
     return _text_table(text, understood, known)
+
+
+def _check_kind(start: bytes) -> None:
+    """Refuse what is no text or no table, by how it begins."""
+    for pattern, reason in _OTHER_KINDS.items():
+        if re.match(pattern, start):
+            raise ValueError(reason)
 
 
 def _parquet(path: Path, understood: Understood) -> "pd.DataFrame":
@@ -261,7 +270,9 @@ def _parquet(path: Path, understood: Understood) -> "pd.DataFrame":
         table = pandas().read_parquet(path)
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"it is a Parquet file that is damaged ({reason}); get it anew") from error
+        raise ValueError(
+            f"it is a Parquet file that is damaged ({reason}); get it anew, or save it as CSV"
+        ) from error
     return _flat(table, understood)
 
 
@@ -287,11 +298,6 @@ def _text_table(path: Path, understood: Understood, known: ReadOptions) -> "pd.D
     pointed = dict(zip((f"column{number}" for number in range(len(names))), names, strict=True))
     understood.notes.extend(
         f"column {pointed[number]!r}: {words}" for number, words in marks.suspects.items()
-    )
-    understood.notes.extend(
-        f"column {n!r} has no name in the header"
-        for n in table
-        if n.startswith("Unnamed: ") and table[n].notna().any()
     )
 
     def where(row: int) -> str:
@@ -331,6 +337,8 @@ def _finished(
         raise ValueError(f"it has columns of the same name: {listed(repeated)}; rename one")
     empty = [n for n in table if n.startswith("Unnamed: ") and table[n].isna().all()]
     table = _of_plain_values(table.drop(columns=empty))  # a separator at the end of each line
+    unnamed = [n for n in table if n.startswith("Unnamed: ")]
+    understood.notes.extend(f"column {n!r} has no name in the header" for n in unnamed)
     given = Marks(known.decimal, known.thousands, known.na)
     if len(table):
         table, understood.marks = with_numbers(table, given, where)
@@ -344,17 +352,23 @@ def _finished(
 
 
 def _of_plain_values(table: "pd.DataFrame") -> "pd.DataFrame":
-    """With floats for decimals, texts for times of day, and the first moment of periods."""
+    """With floats for decimals and halves, moments for dates and periods, texts for times of day.
+
+    What stands among texts becomes text; numbers among them are seen to later.
+    """
     changed: dict[str, Any] = {}
     for name in table:
         values = table[name]
         if isinstance(values.dtype, pandas().PeriodDtype):
             changed[name] = values.dt.to_timestamp()
-        elif values.dtype == np.float16:  # in which -99999 is no number
-            changed[name] = values.astype(np.float32)
-        elif values.dtype == object and len(present := values.dropna()):
-            if present.map(type).eq(Decimal).all():
+        elif values.dtype == np.float16:
+            changed[name] = values.astype(float)
+        elif values.dtype == object:
+            kinds = set(values.dropna().map(type))
+            if kinds == {Decimal}:
                 changed[name] = values.map(float, na_action="ignore").astype(float)
-            elif present.map(type).eq(time).all():
+            elif kinds == {date}:
+                changed[name] = pandas().to_datetime(values)
+            elif kinds == {time} or (len(kinds) > 1 and kinds <= {str, time, datetime, bool}):
                 changed[name] = values.map(str, na_action="ignore")
     return table.assign(**changed)

@@ -6,12 +6,15 @@ bytes are the same but for a few letters; such a file is read as cp1252, and bot
 
 import codecs
 import re
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from plml.install import install
 
 _SAMPLE = 2**18
+#: Lines that tell, of a file that begins in ASCII.
+_LINES = 1000
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -21,8 +24,11 @@ _BYTE_ORDER_MARKS = {
 }
 #: A text in UTF-16 has more null bytes than this.
 _NULLS = 0.05
-#: charset-normalizer's measure of how strange a text looks, from which on we ask.
-_CHAOS = 0.1
+#: Of charset-normalizer's measure of how much a text looks like a language: another guess that
+#: has more than this share of the best makes us ask.
+_CLOSE = 0.5
+#: What stands between small letters.
+_WITHIN = re.compile(r"(?<=[a-z])[^\x00-\x7f](?=[a-z])")
 _PLACE = re.compile(r"[^\n]{0,12}[^\x00-\x7f][^\n]{0,12}")
 
 
@@ -43,7 +49,13 @@ def encoding_of(path: Path, given: str | None = None) -> tuple[str, str]:
         return marked, ""
     if sample.count(0) <= _NULLS * len(sample) and _is_utf8(path):
         return "utf-8", ""
-    return _guess(sample)
+    return _guess(_telling(path) if sample.isascii() and b"\0" not in sample else sample)
+
+
+def _telling(path: Path) -> bytes:
+    """The lines that are not ASCII."""
+    with path.open("rb") as lines:
+        return b"".join(islice((line for line in lines if not line.isascii()), _LINES))
 
 
 def _agreed(path: Path, sample: bytes, given: str, marked: str) -> tuple[str, str]:
@@ -66,19 +78,23 @@ def _guess(sample: bytes) -> tuple[str, str]:
     """What charset-normalizer finds, with a note; asks where two of its guesses would do."""
     found = sorted(_charset_normalizer().from_bytes(sample), key=lambda one: -one.coherence)
     if b"\0" in sample:
-        found = [one for one in found if one.encoding.startswith("utf_")]
+        found = [one for one in found if one.encoding.startswith(("utf_16", "utf_32"))]
     if not found and b"\0" in sample:
         line = sample.count(b"\n", 0, sample.index(0)) + 1
-        raise ValueError(f"line {line} has a null byte; it is damaged, or give --encoding")
+        raise ValueError(
+            f"line {line} has a null byte; it is damaged, or no text: save it as CSV, or give "
+            "--encoding"
+        )
     if not found:
         raise ValueError("its encoding cannot be told; give --encoding")
     best, *others = found
     name = "cp1252" if _is_western(sample) else str(best.encoding)
-    if name != "cp1252" and not best.coherence and best.chaos > _CHAOS:
+    if name != "cp1252" and best.chaos and not best.coherence:  # strange, in no known language
         read = f"{name} would read {_place(sample, name)}"
         raise ValueError(f"its encoding cannot be told ({read}); give --encoding")
     for rival in others:
-        if name != "cp1252" and rival.coherence >= best.coherence and str(rival) != str(best):
+        close = rival.coherence >= _CLOSE * best.coherence
+        if name != "cp1252" and close and str(rival) != str(best):
             raise ValueError(
                 f"it may be {name}, with {_place(sample, name)}, or {rival.encoding}, with "
                 f"{_place(sample, rival.encoding)}; give --encoding"
@@ -98,8 +114,10 @@ def _place(sample: bytes, encoding: str) -> str:
 def _is_western(sample: bytes) -> bool:
     """Whether accented letters stand alone among others, as in words of Western Europe."""
     try:
-        sample.decode("cp1252")
+        text = sample.decode("cp1252")
     except UnicodeDecodeError:
+        return False
+    if any(not one.islower() and one != "\u2019" for one in _WITHIN.findall(text)):
         return False
     runs = [len(run) for run in re.findall(rb"[\x80-\xff]+", sample)]
     return b"\0" not in sample and sum(run for run in runs if run > 2) < 0.5 * sum(runs)

@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from plml.preprocessing.columns import pandas
+from plml.preprocessing.dates import orders_of_dates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,11 +25,15 @@ _MISSING = frozenset(
     ("", "NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", "<NA>", "?", "#N/A")
 ).union(("#NA", "#NV", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!", "#WERT!"))
 _MISSING_AMONG_NUMBERS = frozenset(
-    ("-", "--", ".", "..", "*", "#", "missing", "Missing", "unknown", "Unknown", "none", "nil")
-).union(("not available", "n.a.", "N.A."))
-#: Numbers that stand for a missing value where all others are far away, and those that may.
+    ("missing", "Missing", "unknown", "Unknown", "none", "nil", "not available", "n.a.", "N.A.")
+).union((r"\N", "(null)", "nd", "n/d", "ND", "NIL", "NaT", "Null"))
+#: Among numbers, texts without a letter or a digit stand for one as well, and the errors of
+#: spreadsheets in any language, as #WERT! and #N/D.
+_NO_WORD = re.compile(r"[\W_]+|#[¡¿]?[^\W\d_]+(/[^\W_]+)?[!?]?")
+#: Numbers that stand for a missing value where all others are far away, and those that may where
+#: there are few others.
 _SENTINELS = (-99, -999, -9999, -99999)
-_SUSPECTS = (-1, 99, 999, 9999, 99999)
+_SUSPECTS = (99, 999, 9999, 99999)
 _NUMBER = r"[-+]?[\d.,' ]*\d[.,]?([eE][-+]?\d{1,3})?"
 _CURRENCIES = (
     "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|KRW|RMB"
@@ -42,15 +48,37 @@ _UNIT_NAMES = (
     "km² km/h m/s mph mg/l mg/dl mmol/l g/l g/dl"
 )
 _UNITS = frozenset(_UNIT_NAMES.split())
-_ALIKE = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u202f": " ", "\u2019": "'"})
+#: Signs, spaces and apostrophes of print, and marks that nobody sees.
+_ALIKE = str.maketrans(
+    {
+        **dict.fromkeys("\u2212\u2013\uff0d", "-"),
+        **dict.fromkeys("\u00a0\u202f\u2009\u2007", " "),
+        **dict.fromkeys("\u2018\u2019\u02bc", "'"),
+        **dict.fromkeys("\ufeff\u200b\u200e", ""),
+        "\uffe5": "¥",
+    }
+)
 _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
 #: 02.09.2024 is not 2,092,024.
-_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2}")
+_DATE = re.compile(r"(\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2})(?!\d)")
+_INFINITE = re.compile(r"[-+]?inf(inity)?", re.IGNORECASE)
 #: What is lost as a number: 01234 is not 1234, and floats end at 15 digits.
 _LEADING_ZERO, _MANY_DIGITS = re.compile(r"[-+]?0\d"), re.compile(r"[-+]?\d{16}")
 _POINTED = re.compile(r"\d+(\.\d+){2,}")
-#: As some programs of bookkeepers write what is negative; 2- is a mark of a school.
-_MINUS_BEHIND = re.compile(r"[\d.,' ]*\d[.,]\d+-")
+#: As bookkeepers write what is negative: ($1.50), $(1.50), -$1.50 and 1.50-; 2- is a mark of a
+#: school.
+_NEGATIVE = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"(?P<sign>{_CURRENCIES})?\s*\(\s*(?P<other>{_CURRENCIES})?(?P<number>[^-()]+)\)",
+        rf"-\s*(?P<sign>{_CURRENCIES})(?P<other>)\s*(?P<number>[^-()]+)",
+        rf"(?P<sign>{_CURRENCIES})?(?P<other>)\s*(?P<number>[\d.,' ]*(\d|[.,])\d)-",
+    )
+)
+#: How Excel keeps a text as it is, and a number with what stands around it.
+_AS_TEXT = re.compile(r'="(.*)"')
+_YEAR_IN = re.compile(r"\b\d{4}\b")
+_AROUND = re.compile(r"(\D*?)([-+]?\d[\d.,']*(?:[eE][-+]?\d{1,3})?)(\s.*|\D*)")
 #: Decimal and thousands marks; ``_fitting`` takes the first of those that read the same.
 _Style = tuple[str, str | None]
 _POINT: _Style = (".", None)
@@ -94,7 +122,7 @@ class Marks:
         thousands: dict[str, str] = {}  # by the decimal mark that is theirs
         suspects: dict[str, str] = {}
         for name in texts_of(table):
-            bodies = _reading(table[name], _MISSING | _MISSING_AMONG_NUMBERS).bodies
+            bodies = _reading(table[name], None).bodies
             styles = _fitting(bodies, None)
             if styles == [_POINT] and (pointed := _pointed(bodies)):
                 suspects[name] = (
@@ -186,21 +214,26 @@ def with_numbers(
     decimal, thousands = given.decimal or seen.decimal, given.thousands or seen.thousands
     seen = Marks(decimal, None if thousands == decimal else thousands, given.na)
     seen.suspects.update(given.suspects | suspects)
-    among_numbers = set(seen.na or _MISSING_AMONG_NUMBERS)
     changed = {}
     for name in texts_of(table):
         values = _without_missing(table[name], seen, set(seen.na or _MISSING))
-        found = _reading(values, among_numbers)
+        found = _reading(values, seen.na)
         style = _decided(found.bodies, seen, values, where)
         if found.bodies and style is None:
             found = _without_style(found.bodies, name)
         if style is not None:
             if other := _other_style(style, found.bodies, seen):
                 seen.styles[name] = other
-            values = _without_missing(values, seen, among_numbers)
+            marks = {str(t).strip() for t in values.dropna().unique() if t not in found.bodies}
+            values = _without_missing(values, seen, marks)
             values = _as_numbers(values, found.bodies, style)
             if found.unit:
                 seen.units[name] = found.unit
+            behind = next(
+                (t for t, n in found.bodies.items() if t[-1:] == "-" != n[-1:] and n[0] == "-"), ""
+            )
+            if behind:
+                seen.suspects.setdefault(name, f"{behind!r} is read as {found.bodies[behind]}")
         if found.code:
             seen.codes[name] = found.code
         if found.odd:
@@ -235,42 +268,70 @@ class _Reading(NamedTuple):
     doubt: str = ""
 
 
-def _reading(values: "pd.Series", marks: Any) -> _Reading:
-    texts = [text for text in values.dropna().unique() if text.strip() not in marks]
-    if sum(_number_in(text) is not None for text in texts[:_FIRST]) < _NEARLY_ALL * len(
-        texts[:_FIRST]
-    ):
-        return _Reading()
+def _reading(values: "pd.Series", na: tuple[str, ...] | None) -> _Reading:
+    """What a column is; `na` are the marks for missing values, None for those that are known."""
+    texts = [text for text in values.dropna().unique() if not _is_mark(text.strip(), na)]
+    some = texts[:_FIRST]
+    if sum(_number_in(text) is not None for text in some) < _NEARLY_ALL * len(some):
+        return _framed(texts)
     found = {text: number for text in texts if (number := _number_in(text)) is not None}
     odd = next((text for text in texts if text not in found), None)
-    column = values.name
+    category = f"--as {quote(f'{values.name}=category')}"
     if odd is not None:
         if len(found) <= _SOME or len(found) < _NEARLY_ALL * len(texts):
             return _Reading()
-        cure = f"correct it, or give --na {odd!r} or --as {column}=category"
+        marks = " ".join(map(quote, (*(na or ()), odd)))
+        cure = f"correct it, take its line away, or give --na {marks} or {category}"
         return _Reading(odd=odd, doubt=f"{odd!r} among numbers; {cure}")
     units = {unit for _, unit in found.values()}
     if len(units) > 1:
         first = next(iter(found.values()))[1]
         odd = next(text for text, (_, unit) in found.items() if unit != first)
         other = f"in {first!r}" if first else "without a unit"
-        cure = f"give all in one unit, or --as {column}=category"
-        return _Reading(odd=odd, doubt=f"{odd!r} among numbers {other}; {cure}")
+        return _Reading(
+            odd=odd, doubt=f"{odd!r} among numbers {other}; give all in one unit, or {category}"
+        )
     bodies = {text: body for text, (body, _) in found.items()}
     for pattern, what in ((_LEADING_ZERO, "leading zeros"), (_MANY_DIGITS, "more than 15 digits")):
         example = next((text for text, body in bodies.items() if pattern.match(body)), None)
         if example is not None:
-            return _Reading(code=f"{what} ({example!r}; else --as {column}=number)")
+            cure = f"--as {quote(f'{values.name}=number')}"
+            return _Reading(code=f"{what} ({example!r}; else {cure})")
     return _Reading(bodies, units.pop() if units else "")
+
+
+def _is_mark(text: str, na: tuple[str, ...] | None) -> bool:
+    """Whether a text stands for a missing value among numbers."""
+    if na is not None:
+        return text in na
+    known = text in _MISSING or text in _MISSING_AMONG_NUMBERS
+    return known or _NO_WORD.fullmatch(text) is not None
+
+
+def _framed(texts: list[str]) -> _Reading:
+    """Numbers with the same text around all: a unit after a space or of signs, else a code."""
+    parts = [match.groups() for text in texts if (match := _AROUND.fullmatch(text))]
+    frames = {(before, after) for before, _, after in parts}
+    if len(texts) <= _SOME or len(parts) < len(texts) or len(frames) > 1:
+        return _Reading()
+    before, after = frames.pop()
+    if not before and not after:  # dates with points, versions
+        return _Reading()
+    is_unit = not before and not after[0].isalpha() and not _YEAR_IN.search(after)
+    if is_unit and not orders_of_dates(pandas().Series(texts)):
+        bodies = {text: body for text, (_, body, _) in zip(texts, parts, strict=True)}
+        return _Reading(bodies, after.strip())
+    where = f"{before!r} before" if before else f"{after!r} behind"
+    return _Reading(code=f"{where} its numbers ({texts[0]!r})")
 
 
 def _number_in(text: str) -> tuple[str, str] | None:
     """The number and the unit of a text; None where it is no number."""
-    bare = text.strip().translate(_ALIKE)
-    if bare.startswith("(") and bare.endswith(")"):  # as bookkeepers write what is negative
-        bare = "-" + bare[1:-1]
-    elif _MINUS_BEHIND.fullmatch(bare):
-        bare = "-" + bare[:-1]
+    bare = _AS_TEXT.sub(r"\1", text.strip()).translate(_ALIKE).strip()
+    for pattern in _NEGATIVE:
+        if match := pattern.fullmatch(bare):
+            bare = f"{match['sign'] or match['other'] or ''}-{match['number'].strip()}"
+            break
     if _DATE.fullmatch(bare):
         return None
     match = _UNIT.fullmatch(bare)
@@ -280,6 +341,25 @@ def _number_in(text: str) -> tuple[str, str] | None:
     if after and not gap and after not in _UNITS and after[0] not in _SIGNS:
         return None
     return body.strip(), before or after or ""
+
+
+def kind_of(text: str) -> str:
+    """What a text is by itself: "missing", "number", "measure" (with a unit), "date" or "text".
+
+    Parameters
+    ----------
+    text : one field
+    """
+    bare = text.strip()
+    if bare in _MISSING or bare in ("-", "."):
+        return "missing"
+    if _PLAIN.fullmatch(bare):
+        return "number"
+    if _DATE.match(bare):
+        return "date"
+    if found := _number_in(bare):
+        return "measure" if found[1] else "number"
+    return "number" if _INFINITE.fullmatch(bare) else "text"
 
 
 def _fitting(bodies: dict[str, str], decimal: str | None) -> list[_Style]:
@@ -349,7 +429,7 @@ def _without_style(bodies: dict[str, str], column: str) -> _Reading:
         by_marks.setdefault(re.sub(r"[^.,' ]", "", body)[-1:], text)
     odd, *others = [text for mark, text in by_marks.items() if mark] or list(bodies)
     beside = f" beside {others[0]!r}" if others else ""
-    cure = f"write all numbers in one way, or --as {column}=category"
+    cure = f"write all numbers in one way, or --as {quote(f'{column}=category')}"
     return _Reading(odd=odd, doubt=f"{odd!r}{beside}; {cure}")
 
 
@@ -391,18 +471,18 @@ def _not_given(mark: str, n_rows: int) -> str:
 
 
 def _suspect(values: "pd.Series", seen: Marks) -> None:
-    """Say that a number such as 999 or -1 is unlike all others, more than once."""
-    for suspect, where in ((values.max(), "far above"), (values.min(), "below")):
+    """Say that the largest or smallest number is unlike all others, more than once."""
+    for suspect, where in ((values.max(), "far above"), (values.min(), "far below")):
         others = values[values.notna() & (values != suspect)]
         hits = int((values == suspect).sum())
-        if suspect not in _SUSPECTS or hits < 2 or not len(others):
+        if hits < 2 or not len(others):
             continue
-        if suspect > 0:
-            unlike = suspect - others.max() > 2 * max(np.ptp(others), others.max())
-        else:
-            unlike = others.min() >= 0 and others.nunique() > _SOME
-        if unlike:
+        low, high = float(others.min()), float(others.max())
+        gap = max(suspect - high, low - suspect)
+        named = suspect in _SUSPECTS and gap > 2 * max(high - low, high)
+        far = gap > 2 * (high - low) or suspect < 0 <= low
+        if named or (far and others.nunique() > _SOME):
             seen.suspects[str(values.name)] = (
-                f"{suspect:g} ({hits} times) is {where} all others; give --na {suspect:g} if it "
-                "stands for missing values"
+                f"{suspect:.15g} ({hits} times) is {where} all others; give --na {suspect:.15g} if "
+                "it stands for missing values"
             )

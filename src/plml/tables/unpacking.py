@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from io import BufferedReader
@@ -17,6 +18,9 @@ _LARGEST_EXPANSION, _ALLOWANCE = 1100, 2**26
 _PART = 2**20
 #: What every workbook of Excel holds.
 _WORKBOOK = "xl/workbook.xml"
+#: What documents that are zip archives hold, and files that nobody put into one.
+_DOCUMENT = {"[Content_Types].xml", "mimetype", "Index/Document.iwa"}
+_HIDDEN = re.compile(r"(^|/)(\.[^/]*|Thumbs\.db|desktop\.ini)$", re.IGNORECASE)
 
 
 def unpacked(path: Path, folder: Path) -> tuple[Path, str | None]:
@@ -68,7 +72,9 @@ def _copy(source: Any, copy: IO[bytes], most: int) -> None:
 
 def _only_member(path: Path) -> IO[bytes]:
     archive = ZipFile(path)
-    members = [m for m in archive.infolist() if not m.is_dir() and "__MACOSX" not in m.filename]
+    members = [m for m in archive.infolist() if not (m.is_dir() or _HIDDEN.search(m.filename))]
+    if _DOCUMENT & set(archive.namelist()):
+        raise ValueError("it is a document of another program; save it as .xlsx or CSV")
     if len(members) != 1:
         names = ", ".join(repr(member.filename) for member in members[:4])
         raise ValueError(f"it holds {len(members)} files ({names}); unpack the one to read")

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 from plml.install import install
 from plml.preprocessing.columns import listed, pandas
-from plml.tables.dialects import counts_up
+from plml.tables.dialects import Record, counts_up, refuse_second_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Rows above the table that are looked at.
+#: Rows that are looked at, above the table and below its names.
 _TOP = 30
+#: For pandas: a text of digits is no number, and NA is a text.
+_AS_THEY_ARE: dict[str, Any] = {"dtype": object, "keep_default_na": False, "na_values": [""]}
 
 
 def sheet_of(
@@ -28,13 +30,16 @@ def sheet_of(
     """
     with _opened(path) as book:
         chosen = _chosen(book.sheet_names, sheet, notes)
-        cells = pandas().read_excel(book, sheet_name=chosen, header=None)
-        above = _rows_above(cells.head(_TOP))
-        if header is False:
-            table = pandas().read_excel(book, sheet_name=chosen, header=None, skiprows=above)
-            return table.set_axis([f"column{n}" for n in range(table.shape[1])], axis=1), above
-        table = pandas().read_excel(book, sheet_name=chosen, header=above)
+        cells = pandas().read_excel(book, sheet_name=chosen, header=None, **_AS_THEY_ARE)
+    above = _rows_above(cells.head(_TOP))
+    if header is False:
+        table = cells[above:].reset_index(drop=True).infer_objects()
+        return table.set_axis([f"column{n}" for n in range(table.shape[1])], axis=1), above
+    table = cells[above + 1 :].reset_index(drop=True).infer_objects()
     if len(cells):
+        top = table.head(_TOP).astype(object).where(table.head(_TOP).notna(), "")
+        rows = enumerate(top.astype(str).to_numpy().tolist(), above + 2)
+        refuse_second_names([Record(number, number, row) for number, row in rows], "row")
         table.columns = _names(cells.iloc[above], above + 1, table, header)
     return table, above
 
