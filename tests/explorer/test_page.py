@@ -252,7 +252,8 @@ class TestCommand:
             ),
         ]:
             assert main(["explore", *map(str, arguments), "--quiet", "--no-browser"]) == 2
-            (line,) = capsys.readouterr().err.strip().splitlines()
+            *warnings, line = capsys.readouterr().err.strip().splitlines()
+            assert all(text.startswith("warning: ") for text in warnings)  # of other columns
             assert line.startswith("plml explore: ")
             assert message in line
 
