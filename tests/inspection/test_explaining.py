@@ -14,6 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import plml
 from every_estimator import ESTIMATORS
 from plml import DANN, GLML, LMNN, LMNNMM, PLML, SML, AutoPLML, BoostMetric
+from plml.inspection.contrasts import deletion_groups
 from plml.inspection.explaining import CaseBase
 from plml.metric.feature_split import bilinear_parts, column_parts, likeness_parts
 
@@ -179,7 +180,7 @@ class TestImportance:
         noise, label = rng.normal(size=len(X)), 2.0 * y - 1.0
         model = SML(n_neighbors=5).fit(np.column_stack([X, noise]), y)
         importance = model.average_importance()
-        assert importance.argmin() == 4
+        assert importance[4] == importance.min() == 0.0
         assert importance.sum() == pytest.approx(1.0)
         copies = SML(n_neighbors=5).fit(np.column_stack([X, X[:, 0], noise]), y)
         shared = copies.average_importance()
@@ -193,20 +194,27 @@ class TestImportance:
         X = rng.normal(size=(40, 3))
         y = (X[:, 0] > 0).astype(int)
         model = SML(n_neighbors=3).fit(X, y)
-        M, found = model.basis_metrics_[0], np.zeros((40, 3))
-        for i in range(40):
-            for f in range(3):
-                delta = X[i] - X
-                delta[:, f] = 0.0
-                without = np.einsum("nd,de,ne->n", delta, M, delta)
-                without[i] = np.inf
-                order = np.argsort(without)
-                for sign, rows in (
-                    (1.0, [j for j in order if y[j] != y[i]][:5]),
-                    (-1.0, [j for j in order if y[j] == y[i] and j != i][:5]),
-                ):
-                    found[i, f] += sign * np.mean(M[f, f] * (X[i, f] - X[rows, f]) ** 2)
-        mean, error = found.mean(axis=0), found.std(axis=0) / np.sqrt(40)
+        M, groups = model.basis_metrics_[0], deletion_groups(40)
+
+        def mean_without(group):
+            found = []
+            for i in np.flatnonzero(groups != group):
+                contrasts = np.zeros(3)
+                for f in range(3):
+                    delta = X[i] - X
+                    delta[:, f] = 0.0
+                    without = np.einsum("nd,de,ne->n", delta, M, delta)
+                    order = [j for j in np.argsort(without) if j != i and groups[j] != group]
+                    others = [j for j in order if y[j] != y[i]][:5]
+                    mine = [j for j in order if y[j] == y[i]][:5]
+                    for sign, rows in ((1.0, others), (-1.0, mine)):
+                        contrasts[f] += sign * np.mean(M[f, f] * (X[i, f] - X[rows, f]) ** 2)
+                found.append(contrasts)
+            return np.mean(found, axis=0)
+
+        mean = mean_without(None)
+        parts = np.array([mean_without(group) for group in range(10)])
+        error = np.sqrt(9 / 10 * ((parts - parts.mean(axis=0)) ** 2).sum(axis=0))
         assert mean[0] > 2 * error[0]
         mean = np.where(mean > 2 * error, mean, 0.0)
         np.testing.assert_allclose(model.average_importance(), mean / mean.sum(), rtol=1e-6)

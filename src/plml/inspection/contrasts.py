@@ -18,6 +18,8 @@ from plml.ops.topk import row_blocks
 #: Training rows that importance is averaged over and compared with; cases of each side of one, and
 #: those that they are chosen from.
 MOST_ROWS, N_CASES, N_REACHED = 1000, 5, 25
+#: Groups of training rows that are left out in turn, to see how certain an average is.
+N_GROUPS = 10
 #: Rows times cases times squared features that importance may take, about a second or two.
 _WORK = 3e9
 
@@ -39,9 +41,15 @@ def drawn_cases(codes: np.ndarray, n_rows: int, d: int) -> np.ndarray:
 
 
 def column_contrasts(
-    metric: Between, rows: np.ndarray, cases: np.ndarray, codes: np.ndarray, columns: np.ndarray
+    metric: Between,
+    rows: np.ndarray,
+    cases: np.ndarray,
+    codes: np.ndarray,
+    columns: np.ndarray,
+    groups: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(r, n_columns) mean parts of columns in distances to other classes, less those to the own.
+    """(1 + n_groups, r, n_columns) mean parts of columns in distances to other classes, less those
+    to the own; first with all cases, then without those of each group.
 
     The cases a column is judged by are, of those within reach of the row, the ``N_CASES`` of each
     side that are nearest without it. One reach for both sides keeps the comparison local and fair
@@ -54,9 +62,12 @@ def column_contrasts(
     cases : (k,) training rows to compare them with
     codes : (n,) classes of all training rows
     columns : (d,) the column that each feature was made from
+    groups : (k,) the group of every case; None for no groups
     """
     k, d = len(cases), len(columns)
-    result = np.empty((len(rows), columns.max() + 1))
+    n_groups = 0 if groups is None else 1 + groups.max()
+    groups = np.zeros(k, dtype=int) if groups is None else groups
+    result = np.empty((1 + n_groups, len(rows), columns.max() + 1))
     for block in row_blocks(len(rows), k * d * (d + 4)):
         own = rows[block]
         near = np.broadcast_to(cases, (len(own), k))
@@ -66,8 +77,10 @@ def column_contrasts(
         same = codes[near] == codes[own, None]
         sides = ~same, same & (near != own[:, None])
         reached = _within_reach(bilinear_parts(D, M).sum(axis=2), sides)
-        others, mine = (_mean_of_nearest(alone, without, side & reached) for side in sides)
-        result[block] = others - mine
+        found = [_nearest(alone, without, side & reached, groups) for side in sides]
+        for number, contrasts in enumerate(result, start=-1):
+            others, mine = (_mean_of_first(parts, group != number) for parts, group in found)
+            contrasts[block] = others - mine
     return result
 
 
@@ -81,26 +94,54 @@ def _within_reach(squared: np.ndarray, sides: tuple[np.ndarray, np.ndarray]) -> 
     return squared <= reach[:, None]
 
 
-def _mean_of_nearest(parts: np.ndarray, squared: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """(q, c) mean parts of the N_CASES nearest that are wanted, for every column; 0 for none.
+def _nearest(
+    parts: np.ndarray, squared: np.ndarray, wanted: np.ndarray, groups: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(q, 2 N_CASES, c) parts of the nearest that are wanted, nearest first, and their groups; the
+    parts of what is not there are missing.
 
     Parameters
     ----------
     parts, squared : (q, k, c)
     wanted : (q, k)
+    groups : (k,)
     """
     squared = np.where(wanted[:, :, None], squared, np.inf)
-    last = min(N_CASES, squared.shape[1]) - 1
+    last = min(2 * N_CASES, squared.shape[1]) - 1
     nearest = np.argpartition(squared, last, axis=1)[:, : last + 1]
-    there = np.isfinite(np.take_along_axis(squared, nearest, axis=1))
-    sums = (np.take_along_axis(parts, nearest, axis=1) * there).sum(axis=1)
-    return sums / np.maximum(there.sum(axis=1), 1)
+    distances = np.take_along_axis(squared, nearest, axis=1)
+    order = distances.argsort(axis=1)
+    nearest = np.take_along_axis(nearest, order, axis=1)
+    there = np.isfinite(np.take_along_axis(distances, order, axis=1))
+    return np.where(there, np.take_along_axis(parts, nearest, axis=1), np.nan), groups[nearest]
 
 
-def clear_means(contrasts: np.ndarray) -> np.ndarray:
-    """(c,) means over the rows; zero where they are within two standard errors of zero."""
-    mean = contrasts.mean(axis=0)
-    error = contrasts.std(axis=0) / np.sqrt(len(contrasts))
+def _mean_of_first(parts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """(q, c) means of the first N_CASES parts that are there and chosen, (q, k, c); 0 for none."""
+    chosen = chosen & ~np.isnan(parts)
+    chosen &= chosen.cumsum(axis=1) <= N_CASES
+    return np.where(chosen, parts, 0.0).sum(axis=1) / np.maximum(chosen.sum(axis=1), 1)
+
+
+def deletion_groups(n: int) -> np.ndarray:
+    """(n,) which of some ten groups of the same size each of n training rows is in, at random."""
+    return np.random.default_rng(0).permutation(n) % min(N_GROUPS, n)
+
+
+def clear_means(contrasts: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """(c,) means over the rows; zero where they are within two standard errors of zero.
+
+    Rows share their cases, so their contrasts are not independent: the errors are those of the
+    jackknife, which leaves out a group of training rows at a time, as rows and as cases.
+
+    Parameters
+    ----------
+    contrasts : (1 + n_groups, r, c) as ``column_contrasts`` returns them
+    groups : (r,) the group of every row
+    """
+    means = [part[groups != number].mean(axis=0) for number, part in enumerate(contrasts, -1)]
+    mean, n_groups = means[0], len(means) - 1
+    error = np.sqrt((n_groups - 1) * np.var(means[1:], axis=0))
     return np.where(np.abs(mean) > 2.0 * error, mean, 0.0)
 
 

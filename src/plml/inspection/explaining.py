@@ -12,6 +12,7 @@ from plml.inspection.contrasts import (
     MOST_ROWS,
     clear_means,
     column_contrasts,
+    deletion_groups,
     drawn_cases,
     shares_of,
     spread_over_features,
@@ -231,10 +232,13 @@ class CaseBase:
 
         return Importances(local, average)
 
-    def contrasts_of(self, rows: np.ndarray) -> np.ndarray:
-        """(r, n_columns) mean contrasts of columns at training rows; see ``column_contrasts``."""
+    def contrasts_of(self, rows: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
+        """Mean contrasts of columns at training rows, the (n,) groups left out in turn; see
+        ``column_contrasts``.
+        """
         cases = drawn_cases(self.codes, len(rows), self.X.shape[1])
-        return column_contrasts(self.metric, rows, cases, self.codes, self._columns)
+        groups = None if groups is None else groups[cases]
+        return column_contrasts(self.metric, rows, cases, self.codes, self._columns, groups)
 
     def average_importance(self) -> np.ndarray:
         """(d,) shares of the features in what sets the classes apart, over the training rows.
@@ -245,7 +249,8 @@ class CaseBase:
         rows = np.arange(len(self.X))
         if len(rows) > MOST_ROWS:
             rows = np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
-        shares = shares_of(clear_means(self.contrasts_of(rows)))
+        groups = deletion_groups(len(self.X))
+        shares = shares_of(clear_means(self.contrasts_of(rows, groups), groups[rows]))
         return spread_over_features(shares, self._columns)
 
     def local_importance(self, Q: np.ndarray | None) -> np.ndarray:
@@ -253,7 +258,7 @@ class CaseBase:
         k = min(_NEAR, len(self.X) - 1)
         _, nearest = self._search(Q, k)
         rows, place = np.unique(nearest, return_inverse=True)
-        contrasts = self.contrasts_of(rows)
+        contrasts = self.contrasts_of(rows)[0]
         shares = shares_of(contrasts[place.reshape(nearest.shape)].mean(axis=1))
         return spread_over_features(shares, self._columns)
 
