@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import plml
 from every_estimator import ESTIMATORS
 from plml import DANN, GLML, LMNN, LMNNMM, PLML, SML, AutoPLML, BoostMetric
-from plml.inspection.contrasts import deletion_groups
+from plml.inspection.contrasts import clear_means, column_contrasts, deletion_groups
 from plml.inspection.explaining import CaseBase
 from plml.metric.feature_split import bilinear_parts, column_parts, likeness_parts
 
@@ -218,6 +218,30 @@ class TestImportance:
         assert mean[0] > 2 * error[0]
         mean = np.where(mean > 2 * error, mean, 0.0)
         np.testing.assert_allclose(model.average_importance(), mean / mean.sum(), rtol=1e-6)
+
+    def test_a_metric_that_stretches_a_class_does_not_make_noise_count(self):
+        rng = np.random.default_rng(2)
+        codes = (rng.random(400) < 0.2).astype(int)
+        X = rng.normal(size=(400, 2))
+        X[:, 0] += codes
+
+        class Stretched:
+            """The second column, of noise, counts four times where the case is of class 1."""
+
+            def __init__(self):
+                self.X = X
+
+            def between(self, Q, own, cases):
+                stretch = np.where(codes[cases] == 1, 4.0, 1.0)
+                M = np.tile(np.eye(2), (*cases.shape, 1, 1))
+                M[:, :, 1, 1] = stretch
+                return M
+
+        rows, groups = np.arange(400), deletion_groups(400)
+        found = column_contrasts(Stretched(), rows, rows, codes, np.arange(2), groups)
+        signal, noise = clear_means(found, groups)
+        assert signal > 0.0
+        assert noise == 0.0
 
     @pytest.mark.parametrize("name", ["PLML", "two-sided, class", "LMNNMM", "DANN"])
     def test_the_distance_without_a_column(self, name, rng):

@@ -6,8 +6,8 @@ Importance is an average over rows and over their nearest cases, of what a colum
 
     D_G' M_GG D_G    with G the features made from the column,
 
-to the distances to cases of other classes, less those to cases of the same class. A column that
-differs as much within classes as between them counts nothing.
+to the distances to cases of other classes, less those to cases of the same class, under one metric
+for both. A column that differs as much within classes as between them counts nothing.
 """
 
 import numpy as np
@@ -73,25 +73,44 @@ def column_contrasts(
         near = np.broadcast_to(cases, (len(own), k))
         D = metric.X[own, None, :].astype(np.float64) - metric.X[cases]
         M = metric.between(metric.X[own], own, near)
-        alone, without = column_parts(D, M, columns)
         same = codes[near] == codes[own, None]
-        sides = ~same, same & (near != own[:, None])
-        reached = _within_reach(bilinear_parts(D, M).sum(axis=2), sides)
-        found = [_nearest(alone, without, side & reached, groups) for side in sides]
+        both = ~same, same & (near != own[:, None])
+        if M.shape[1] > 1:
+            M = _common(M, _within_reach(D, M, both))
+        alone, without = column_parts(D, M, columns)
+        sides = _within_reach(D, M, both)
+        found = [_nearest(alone, without, side, groups) for side in sides]
         for number, contrasts in enumerate(result, start=-1):
             others, mine = (_mean_of_first(parts, group != number) for parts, group in found)
             contrasts[block] = others - mine
     return result
 
 
-def _within_reach(squared: np.ndarray, sides: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """(q, k) the cases no farther than the last of the ``N_REACHED`` nearest of each side."""
+def _common(M: np.ndarray, sides: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """(q, 1, d, d) one metric for both sides of every row: the mean of the means over the sides.
+
+    A metric at the case may stretch one class more than another; a column of noise would seem to
+    keep them apart.
+    """
+    weights = sum(side / np.maximum(side.sum(axis=1, keepdims=True), 1) for side in sides)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    return np.einsum("qk,qkde->qde", weights, M, optimize=True)[:, None]
+
+
+def _within_reach(
+    D: np.ndarray, M: np.ndarray, sides: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(q, k) of each side, the cases no farther than the last of the ``N_REACHED`` nearest of
+    either one.
+    """
+    squared = bilinear_parts(D, M).sum(axis=2)
     last = min(N_REACHED, squared.shape[1]) - 1
     reach = np.full(len(squared), -np.inf)
     for side in sides:
         farthest = np.partition(np.where(side, squared, np.inf), last, axis=1)[:, last]
         reach = np.maximum(reach, farthest)  # all cases, where a side has fewer
-    return squared <= reach[:, None]
+    reached = squared <= reach[:, None]
+    return sides[0] & reached, sides[1] & reached
 
 
 def _nearest(
