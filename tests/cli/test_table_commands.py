@@ -75,7 +75,7 @@ def test_explain_adds_up(files, tmp_path, capsys):
     assert "row 3: predicted" in printed
     assert "The vote\n  1 of 1 neighbour is" in printed
     assert re.search(r"Why \w+ and not \w+", printed)
-    assert printed.split("Nearest cases")[1].split("What sets")[0].count("  row ") == 2
+    assert printed.split("Nearest cases")[1].split("What sets")[0].count("  case ") == 2
     assert "What would change it" in printed
     frame = pd.read_csv(out)
     assert (frame["row"] == 3).all()
@@ -93,6 +93,22 @@ def test_explain_adds_up(files, tmp_path, capsys):
             assert value == expected or float(value) == pytest.approx(expected)
         assert line.label == there["grape"]
     assert picture.stat().st_size > 5000
+
+
+def test_the_key_of_the_explained_row_is_shown(files, tmp_path, capsys):
+    for name in ("train.csv", "test.csv"):
+        table = pd.read_csv(files / name)
+        table.assign(tag=[f"W-{i}" for i in range(len(table))]).to_csv(tmp_path / name, index=False)
+    model, new = tmp_path / "model.skops", tmp_path / "test.csv"
+    arguments = ("--target", "grape", "--id", "tag", "-o", model, "--regularization", 1)
+    assert run("fit", tmp_path / "train.csv", *arguments, "--quiet") == 0
+    capsys.readouterr()
+    assert run("explain", model, new, "--row", 3) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("row 3 [W-3]: predicted ")
+    assert re.search(r"\n  case (\d+) \[W-\1\] \(", printed)
+    assert run("explain", model, files / "test.csv", "--row", 3) == 0
+    assert capsys.readouterr().out.startswith("row 3: predicted ")
 
 
 def test_selection_by_default(files, tmp_path, capsys):

@@ -259,6 +259,12 @@ class TestDates:
             assert data.facts["classes"][found["prediction"]] == prediction
             assert text in [line[2] for line in found["contrast"]]
 
+    def test_in_the_form_of_the_cases(self, dated):
+        texts = dated.assign(when=dated["when"].dt.strftime("%d.%m.%Y"))[["when", "size"]]
+        model = AutoPLML(n_bases=2, random_state=0).fit(texts, dated["kind"])
+        shown = page_data(subject_of(model), texts[:1]).facts["values"][0][0]
+        assert shown == f"{dated['when'][0]:%Y-%m-%d}"
+
     def test_a_missing_one(self, data):
         before = data.facts["values"][3]
         assert before[0] == ""

@@ -27,6 +27,7 @@ from sklearn.preprocessing import SplineTransformer as Spline
 import plml
 from plml import PLML, SML, AutoPLML
 from plml.inspection.explanation_text import percent
+from plml.preprocessing import TableEncoder
 from plml.preprocessing.date_encoder import date_texts
 
 
@@ -277,11 +278,46 @@ def test_rows_are_called_by_their_labels():
     assert "of row plant 60" in repr(told)
     text = str(told)
     assert text.startswith("row plant 60: predicted 1")
-    assert f"row {told.neighbors[0, 1]} [plant {told.neighbors[0, 1]}]" in text
+    assert f"case {told.neighbors[0, 1]} [plant {told.neighbors[0, 1]}]" in text
     assert "plant 60" in told._repr_html_()
+    assert f"case {told.cases_against[0]} [plant {told.cases_against[0]}]" in told._repr_html_()
     assert told.to_dict()[0]["name"] == "plant 60"
     assert set(told.contrast_frame()["name_for"]) == {f"plant {told.cases_for[0]}"}
     assert SML(n_neighbors=3).fit(X.to_numpy(), y).explain(X.to_numpy()[:1]).query_names is None
+
+
+@pytest.fixture(scope="module")
+def dated():
+    """Rows with the day before the month, and a class for the younger ones."""
+    rng = np.random.default_rng(0)
+    days = rng.integers(0, 2000, 120)
+    dates = pd.Timestamp("2015-01-01") + pd.to_timedelta(days, "D")
+    table = pd.DataFrame({"first": dates.strftime("%d.%m.%Y"), "size": rng.normal(size=120)})
+    return table, dates, np.where(days > 1000, "new", "old")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        plml.AutoPLML(n_bases=2, random_state=0),
+        make_pipeline(TableEncoder(), StandardScaler(), SML(n_neighbors=5)),
+    ],
+    ids=["AutoPLML", "pipeline"],
+)
+def test_dates_of_rows_and_cases_are_shown_alike(model, dated):
+    """The queries' were shown as they were typed, next to those of cases as year-month-day."""
+    X, dates, y = dated
+    model.fit(X[:110], y[:110])
+    for cases in (None, X[:110]):
+        told = plml.explain(model, X[110:112], cases=cases)
+        assert list(told.queries[:, 0]) == list(dates[110:112].strftime("%Y-%m-%d"))
+        near = dates[told.neighbors.ravel()].strftime("%Y-%m-%d")
+        assert list(told.neighbor_values[..., 0].ravel()) == list(near)
+        change = plml.counterfactual(model, X[110:111], ["first"], cases=cases)
+        assert model.predict(change.row)[0] == change.changed_prediction
+        assert change.changes["first"][0] == f"{dates[110]:%Y-%m-%d}"
+    if not hasattr(model, "steps"):
+        assert list(model.explain(X[110:112]).queries[:, 0]) == list(told.queries[:, 0])
 
 
 class TestValuesAsInTheTable:

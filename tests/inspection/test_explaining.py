@@ -16,6 +16,8 @@ from every_estimator import ESTIMATORS
 from plml import DANN, GLML, LMNN, LMNNMM, PLML, SML, AutoPLML, BoostMetric
 from plml.inspection.contrasts import clear_means, column_contrasts, deletion_groups
 from plml.inspection.explaining import CaseBase
+from plml.inspection.explanation import Ballot
+from plml.inspection.explanation_text import vote_text
 from plml.metric.feature_split import bilinear_parts, column_parts, likeness_parts
 
 MODELS = {
@@ -138,9 +140,21 @@ class TestVote:
         model.set_params(vote="distance")
         told = model.explain([[0.4]])
         share = told.probabilities[0, 0]
-        assert f"weighed by their nearness, a has {share:.0%}" in told.text()
+        assert f"weighed by their nearness, a has {share:.0%}, b {1 - share:.0%}" in told.text()
         model.set_params(n_neighbors=1)
         assert "1 of 1 neighbour is a" in model.explain([[0.4]]).text()
+
+    def test_a_weighed_vote_tells_the_shares_of_all_classes(self):
+        counts, shares = np.array([[64, 35, 22]]), np.array([[0.24, 0.39, 0.37]])
+        ballot = Ballot(1.0, 121, "linear", counts, shares)
+        assert vote_text(ballot, np.array(["pass", "minor", "fail"]), 0) == (
+            "64 of 121 neighbours are pass, 35 minor, 22 fail; weighed by the trend among them, "
+            "minor has 39%, fail 37%, pass 24%"
+        )
+        six = Ballot(1.0, 21, "linear", np.arange(6, 0, -1)[None], np.full((1, 6), 1 / 6))
+        assert "a has 17%, b 17%, c 17%, d 17%, e 17%, ...;" in vote_text(
+            six, np.array([*"abcdef"]), 0
+        )
 
     def test_the_energy_rule_counts_no_votes(self, wine):
         X, y, Q = wine

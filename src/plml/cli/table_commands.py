@@ -27,6 +27,7 @@ from plml.cli.figure_options import (
 from plml.cli.read_options import add_read_options, table_of
 from plml.estimators._certificate import certificate_text
 from plml.estimators.auto_plml import AutoPLML
+from plml.inspection.explanation_text import named_text
 from plml.io.files import check_destination, is_stream
 from plml.preprocessing.columns import listed, pandas
 from plml.tables.nearest_cases import NEAREST, NEAREST_COLUMNS, nearest_cases
@@ -463,7 +464,9 @@ def _explain(options: argparse.Namespace) -> int:
         if options.change is not None:
             with stage("looking for a change"):
                 change = model.counterfactual(row, name, options.change or None)
-    print(f"row {options.row}: {found.text(0, found.neighbors.shape[1], options.features)}")
+    key = table[model.key].iloc[options.row] if model.key in table.columns else None
+    asked = named_text(f"row {options.row}", key)
+    print(f"{asked}: {found.text(0, found.neighbors.shape[1], options.features)}")
     print(f"\n{'What sets the classes apart':<32}{'near here':>10}{'overall':>10}")
     for line in found.importance_frame().nlargest(options.features, "importance").itertuples():
         print(f"  {line.feature:<30}{line.importance:>10.0%}{line.global_importance:>10.0%}")

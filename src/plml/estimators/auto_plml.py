@@ -585,8 +585,8 @@ class AutoPLML(LivingTable, Parameters, ScoresAsSelected, BaseEstimator):
         most = max(ballot.n_neighbors for ballot in found.ballots)
         k = self.model_.n_listed(X, n_neighbors, most)
         told = base.explanation(rows, k, found, calibrated(found.shares, *self.calibration_))
-        columns = self._columns()
-        here = self.training_values() if X is None else table_values(X)
+        columns, encoder = self._columns(), self.encoder_
+        here = self.training_values() if X is None else table_values(encoder.with_dates(X))
         told = in_columns(told, columns, self.training_values, here)
         return told.named(X, self.training_names())
 

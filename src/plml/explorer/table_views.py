@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plml.inspection.explain_any import classifier_of
+from plml.inspection.explain_any import classifier_of, with_dates
 from plml.inspection.lineage import inputs_of, known_values, lineage_of_steps
 from plml.inspection.values import snapped, table_values
 from plml.preprocessing.columns import MISSING, pandas
@@ -166,15 +166,11 @@ def table_view(model: Any, classifier: Any, name: str) -> TableView:
     steps = model[:-1] if hasattr(model, "steps") and len(model.steps) > 1 else None
     encoder = getattr(classifier, "encoder_", None)
     dates = getattr(encoder, "dates_", ())
-    return TableView(steps, classifier, _as_it_is, encoder is not None, dates)
+    return TableView(steps, classifier, partial(with_dates, model), encoder is not None, dates)
 
 
 def _tidied(columns: Any, name: str, X: Any) -> Any:
     return columns.tidy(X, name)
-
-
-def _as_it_is(X: Any) -> Any:
-    return X
 
 
 def _columns(

@@ -13,6 +13,7 @@ from plml.inspection.explain_any import (
     explain,
     input_names,
     known_cases,
+    with_dates,
 )
 from plml.inspection.explanation import Explanation
 from plml.inspection.explanation_text import percent, short
@@ -111,7 +112,7 @@ def counterfactual(
     if len(X) != 1:
         raise ValueError(f"give one row, got {len(X)}")
     model = getattr(model, "best_estimator_", model)
-    cases = known_cases(model, cases)
+    X, cases = with_dates(model, X), known_cases(model, cases)
     found = explain(model, X)
     names = [str(name) for name in found.feature_names]
     places = _places(input_names(model, X), names)

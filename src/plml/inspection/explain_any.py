@@ -12,6 +12,7 @@ from plml.inspection.affine import AffineMap, explained_in_columns
 from plml.inspection.explanation import Explanation
 from plml.inspection.lineage import Lineage, in_columns, inputs_of, known_values, lineage
 from plml.inspection.values import snapped, table_values
+from plml.preprocessing.table_encoder import TableEncoder
 from plml.validation import check_rows, row_names
 
 
@@ -47,7 +48,7 @@ def explain(
         check_rows(X)
     model = getattr(model, "best_estimator_", model)
     _check_columns("X", X, _first_of(model))
-    cases = known_cases(model, cases)
+    X, cases = with_dates(model, X), known_cases(model, cases)
     found = _explained(model, X, n_neighbors, cases)
     names = row_names(cases)
     return found.named(X, found.row_names if names is None else names)
@@ -108,7 +109,24 @@ def known_cases(model: Any, cases: Any) -> Any:
             f"cases must be the table that the model was fitted to, {n} rows and {d} columns; its "
             f"shape is {shape}"
         )
-    return cases
+    return with_dates(model, cases)
+
+
+def with_dates(model: Any, table: Any) -> Any:
+    """A data frame with dates in the columns of dates, whatever form they were given in.
+
+    Anything else stays as it is.
+
+    Parameters
+    ----------
+    model : as in ``explain``
+    table : its rows, or None
+    """
+    first = _first_of(model)
+    encoder = first[0] if isinstance(first, Pipeline) else getattr(first, "encoder_", None)
+    if not isinstance(encoder, TableEncoder) or not hasattr(table, "columns"):
+        return table
+    return encoder.with_dates(table)
 
 
 def _first_of(model: Any) -> Any:

@@ -79,7 +79,7 @@ class NeighborsDisplay:
         distances = np.sqrt(found.squared_distances[self.query])
         titles = [f"query\npredicted {_class_name(found.predictions[self.query])}"]
         titles += [
-            f"row {row}: {_class_name(label)}\nd = {number(distance)}"
+            f"case {row}: {_class_name(label)}\nd = {number(distance)}"
             for row, label, distance in zip(
                 found.neighbors[self.query], found.labels[self.query], distances, strict=True
             )
@@ -231,14 +231,14 @@ class ExplanationDisplay:
             if min(rows) < 0:
                 return f"Why {prediction} and not {rival}?", "no other case to compare with"
             label = (
-                f"part of the margin {number(found.margins[query])}: row {rows[1]} ({rival}) is "
-                f"farther\nthan row {rows[0]} ({prediction}) by this much, squared"
+                f"part of the margin {number(found.margins[query])}: case {rows[1]} ({rival}) is "
+                f"farther\nthan case {rows[0]} ({prediction}) by this much, squared"
             )
             return f"Why {prediction} and not {rival}?", label
         case = query, rank - 1
         row, label = found.neighbors[case], _class_name(found.labels[case])
         distance = number(found.squared_distances[case])
-        return f"What sets row {row} ({label}) apart?", f"part of the squared distance {distance}"
+        return f"What sets case {row} ({label}) apart?", f"part of the squared distance {distance}"
 
     def _leading(self, parts: np.ndarray, n_features: int) -> tuple[list[str], np.ndarray]:
         """Names of the features that matter most on either side, with their values; then the rest.

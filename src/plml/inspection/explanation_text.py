@@ -16,6 +16,8 @@ _ROUNDING = 1e-9
 _BOX = "font-family:sans-serif;font-size:13px;margin:6px 0"
 #: Longest text of a value.
 _WIDTH = 16
+#: Classes of which a vote is told.
+_LISTED = 5
 
 
 def short(value: Any) -> str:
@@ -49,9 +51,14 @@ def percent(share: float) -> str:
     return "<1%" if text == "0%" and share > _TIE else text
 
 
-def row_text(found: "Explanation", row: int) -> str:
-    """A training row by its number, and by its name where it has one."""
-    return f"row {row}" + ("" if found.row_names is None else f" [{short(found.row_names[row])}]")
+def named_text(what: str, name: Any = None) -> str:
+    """A row or a case, with its name where it has one."""
+    return what if name is None else f"{what} [{short(name)}]"
+
+
+def case_text(found: "Explanation", row: int) -> str:
+    """A stored case by its number, and by its name where it has one."""
+    return named_text(f"case {row}", None if found.row_names is None else found.row_names[row])
 
 
 def vote_text(ballot: "Ballot", classes: np.ndarray, query: int) -> str:
@@ -63,21 +70,25 @@ def vote_text(ballot: "Ballot", classes: np.ndarray, query: int) -> str:
         text = f"energies give {classes[order[0]]} {percent(shares[order[0]])}"
     else:
         there = [c for c in np.argsort(-counts, kind="stable") if counts[c]]
-        first, *others = there
-        verb = "is" if counts[first] == 1 else "are"
+        most, others = there[0], there[1:]
+        verb = "is" if counts[most] == 1 else "are"
         noun = "neighbour" if ballot.n_neighbors == 1 else "neighbours"
-        text = f"{counts[first]} of {ballot.n_neighbors} {noun} {verb} {classes[first]}"
-        if others:
-            text += ", " + ", ".join(f"{counts[c]} {classes[c]}" for c in others[:4])
-            text += ", ..." if len(others) > 4 else ""
+        first = f"{counts[most]} of {ballot.n_neighbors} {noun} {verb} {classes[most]}"
+        text = _few([first, *(f"{counts[c]} {classes[c]}" for c in others)])
         by = {"distance": ["their nearness"], "linear": ["the trend among them"]}
         reasons = by.get(ballot.how, []) + ["their weights"] * ballot.weighted
         if reasons and others:
-            weighed = " and ".join(reasons)
-            text += f"; weighed by {weighed}, {classes[order[0]]} has {percent(shares[order[0]])}"
+            has = f"{classes[order[0]]} has {percent(shares[order[0]])}"
+            rest = [f"{classes[c]} {percent(shares[c])}" for c in order[1:] if counts[c]]
+            text += f"; weighed by {' and '.join(reasons)}, {_few([has, *rest])}"
     if len(tied) > 1:
         text += f"; a tie between {' and '.join(tied)}"
     return text
+
+
+def _few(parts: list[str]) -> str:
+    """The first of some parts of a sentence, with dots for the others."""
+    return ", ".join(parts[:_LISTED]) + (", ..." if len(parts) > _LISTED else "")
 
 
 def leading(parts: np.ndarray, n_features: int) -> tuple[np.ndarray, float | None]:
@@ -114,7 +125,7 @@ def _contrast_lines(found: "Explanation", i: int, n_features: int) -> list[str]:
         title += f" ({_against(found, i)})"
     width = max([12, *(len(str(found.feature_names[f])) for f in top)]) + 2
     cases = (found.cases_for[i], found.cases_against[i])
-    head = [short(f"row {row}") for row in cases]
+    head = [short(f"case {row}") for row in cases]
     classes, scale = (short(str(prediction)), short(str(rival))), _scale(found, i)
     lines = [
         title,
@@ -163,7 +174,7 @@ def _signed(part: float, scale: float) -> str:
 
 def _case_lines(found: "Explanation", i: int, j: int) -> list[str]:
     squared, parts = found.squared_distances[i, j], found.likeness[i, j]
-    name = row_text(found, found.neighbors[i, j])
+    name = case_text(found, found.neighbors[i, j])
     title = f"  {name} ({found.labels[i, j]}), distance {squared**0.5:.3g}"
     if squared <= 0.0 or not parts.sum() > 0.0:
         return [f"{title}: nothing sets them apart"]
@@ -202,8 +213,8 @@ def as_html(found: "Explanation", query: int, n_features: int = 8) -> str:
         f"<th style='text-align:right;padding:2px 8px'>{name}</th>"
         for name in (
             "here",
-            f"{escape(row_text(found, found.cases_for[i]))}<br>({prediction})",
-            f"{escape(row_text(found, found.cases_against[i]))}<br>({rival})",
+            f"{escape(case_text(found, found.cases_for[i]))}<br>({prediction})",
+            f"{escape(case_text(found, found.cases_against[i]))}<br>({rival})",
         )
     )
     return (

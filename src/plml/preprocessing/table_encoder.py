@@ -159,6 +159,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         kinds = tuple(self.categories_), True, tuple(self.dates_), day_first
         return Columns(tuple(names), *kinds).tidy(rows, "X")
 
+    def with_dates(self, X: Any) -> Any:
+        """The rows as they are, with the columns of dates as dates, whatever form they had.
+
+        Parameters
+        ----------
+        X : (n_queries, n_features) array or data frame
+        """
+        check_is_fitted(self)
+        if not self.dates_:
+            return X
+        rows = self.tidied(X)
+        return self._frame(X).assign(**{name: rows[name] for name in self.dates_})
+
     def gaps(self, X: Any) -> np.ndarray:
         """Which numbers and dates are missing, one bit each; a missing category is a category.
 

@@ -53,6 +53,7 @@ class Model:
     profile : what the training rows were like; None in files of older versions
     keys : keys of the training rows, or None
     report : what the columns of the training table are, or None
+    key : the column of the keys, or None; not in files of older versions
 
     Examples
     --------
@@ -71,6 +72,7 @@ class Model:
     keys: np.ndarray | None = None  # of the cases
     report: ColumnReport | None = None  # of the columns of the training table
     gaps: np.ndarray | None = None  # of the cases, where no classifier knows: bits, as encoded
+    key: str | None = None  # the column of the keys
 
     @property
     def classifier(self) -> AutoPLML | PLML | PLMLCV:
@@ -229,6 +231,7 @@ class Model:
             "keys": self.keys,
             "report": None if self.report is None else self.report.to_dict(),
             "gaps": self.gaps,
+            "key": self.key,
         }
         write_record(Path(path), record)
 
@@ -265,11 +268,14 @@ def load(path: str | Path) -> Model:
     imputes = bool(found.get("imputes", False))
     dates = tuple(map(str, found.get("dates", ()))), tuple(map(str, found.get("day_first", ())))
     columns = Columns(tuple(found["names"]), tuple(found["categories"]), imputes, *dates)
-    gaps = found.get("gaps")
+    gaps, key = found.get("gaps"), found.get("key")
     n_cases = len(pipeline[-1].training_cases()[1])
     if gaps is not None and (not isinstance(gaps, np.ndarray) or len(gaps) != n_cases):
         raise ValueError(f"{path} was not written by plml fit: its gaps are not those of its rows")
-    return Model(pipeline, found["target"], columns, *_of_training(found, columns, path), gaps)
+    known = _of_training(found, columns, path)
+    return Model(
+        pipeline, found["target"], columns, *known, gaps, key if isinstance(key, str) else None
+    )
 
 
 def _of_training(
@@ -434,7 +440,8 @@ def learned(
         options = fit_options(pipeline, rows.weights)
         pipeline.fit(rows.values, rows.labels, classify__checkpoint=checkpoint, **options)
     gaps = None if isinstance(classifier, AutoPLML) else pipeline[0].gaps(rows.values)
-    return Model(pipeline, rows.target, rows.columns, rows.profile, rows.keys, rows.report, gaps)
+    known = rows.profile, rows.keys, rows.report
+    return Model(pipeline, rows.target, rows.columns, *known, gaps, rows.key)
 
 
 def _pipeline(classifier: Any, fill: str) -> Pipeline:

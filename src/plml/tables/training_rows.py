@@ -36,6 +36,7 @@ class TrainingRows:
     profile : of all rows
     values : of the rows that are learned from, tidy
     labels, weights, keys : of these rows; None where there are no weights or keys
+    key : the column of the keys
     """
 
     target: str
@@ -46,6 +47,7 @@ class TrainingRows:
     labels: np.ndarray
     weights: np.ndarray | None
     keys: np.ndarray | None
+    key: str | None
 
 
 def training_rows(
@@ -111,7 +113,7 @@ def training_rows(
             values, labels, table = values.iloc[part], labels[part], table.iloc[part]
             weights = None if weights is None else weights[part]
     keys = None if key is None else _keys(table[key], f"{name}: column {key!r}")
-    return TrainingRows(target, columns, report, profile, values, labels, weights, keys)
+    return TrainingRows(target, columns, report, profile, values, labels, weights, keys, key)
 
 
 def _part(labels: np.ndarray, most: int, seed: Any) -> np.ndarray:
