@@ -16,6 +16,7 @@ from sklearn.base import clone
 import terminal
 from plml import CBLML, LMNN, LMNNMM, PLML, PLMLCV, SML, BoostMetric
 from plml.backend import progress
+from plml.backend.context import holding
 from plml.backend.progress import (
     Progress,
     Stage,
@@ -194,6 +195,17 @@ class TestProgress:
         whole.finish()
         assert whole.words[0] == "done; solver: iteration 90, gap 1.0e-02"
 
+    def test_the_gap_of_a_part_is_not_told_as_that_of_the_whole(self, capsys):
+        with work(1), stage("fold 1"), solver_stage("solver", 1e-3, 100) as show:
+            show(Iteration(3, 5.0, 1e-2, 0.1))
+        assert capsys.readouterr().err == "[100%] done - 0 s\n"
+
+    def test_after_a_stage_its_name_stays_until_the_next(self):
+        whole = Progress()
+        with holding(progress._CURRENT, Stage(whole)), stage("reading"):
+            pass
+        assert whole.words == ("reading", "")
+
 
 class TestLines:
     def test_a_stage_that_says_nothing_is_alive(self, often, capsys):
@@ -269,7 +281,7 @@ class TestFits:
         assert shown == sorted(shown)
         assert shown[-1] == 100
         assert sum("] done" in line for line in lines) == 1  # no bar within the bar
-        assert "gap" in lines[-1]
+        assert ("gap" in lines[-1]) == (not isinstance(model, PLMLCV))
 
     def test_a_selection_names_its_folds_and_their_stages(self, blobs, monkeypatch):
         labels = []
@@ -282,7 +294,7 @@ class TestFits:
             for value in (1, 0.1)
             for inner in ("", ", stage 2, metrics", ", scoring")
         ]
-        folds = [f"cross-validation: fold {i} of 2" for i in (1, 2)]
+        folds = [f"comparing settings: fold {i} of 2" for i in (1, 2)]
         expected = [f"{fold}{part}" for fold in folds for part in [*stages, *values]]
         assert names == [*expected, *(f"final fit{s}" for s in [*stages, ", stage 2, metrics"])]
 
@@ -306,7 +318,7 @@ class TestFits:
         fractions, _ = watch(monkeypatch)
         PLMLCV(**{**SMALL, "n_jobs": 2}, verbose=1).fit(*blobs)
         assert fractions == sorted(fractions)
-        assert "cross-validation: fold 1 of 2" in capsys.readouterr().err
+        assert "comparing settings: fold 1 of 2" in capsys.readouterr().err
 
     def test_folds_that_are_known_take_no_time(self, blobs, tmp_path, monkeypatch):
         plans = []
@@ -409,8 +421,8 @@ class TestCommands:
         for name in ("reading the table", "encoding", "saving the model"):
             assert name in labels
         assert any(re.fullmatch(r"final fit, metric 1 of \d, triplets", name) for name in labels)
-        settings = "metrics: one, prior: within, pull: 1, regularization 0.001"
-        assert f"cross-validation: fold 2 of 3, {settings}, stage 2, metrics" in labels
+        settings = "one metric, prior 'within', regularization 0.001"
+        assert f"comparing settings: fold 2 of 3, {settings}, stage 2, metrics" in labels
         assert f"model: {out}" in printed.out
 
     def test_quiet(self, table, capsys, often):

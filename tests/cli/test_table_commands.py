@@ -351,7 +351,7 @@ def test_in_a_real_terminal(files, tmp_path):
     out = tmp_path / "model.skops"
     arguments = [sys.executable, "-c", COMMAND, "fit", files / "train.csv", "--target", "grape"]
     with terminal.started([*arguments, "-o", out, "--bases", "4"], (24, 120)) as (child, process):
-        child.expect("cross-validation: fold 2")  # the bar
+        child.expect("comparing settings: fold 2")  # the bar
         child.expect("stage 2, metrics")
         child.expect(f"model: {out}")
         child.expect(pexpect.EOF)

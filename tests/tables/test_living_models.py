@@ -170,9 +170,9 @@ def test_what_is_refused(table):
         (lambda: model.add_cases(new, key="name"), "the table has no column 'name'"),
         (
             lambda: model.add_cases(new.assign(key="z"), key="key"),
-            "has the key 'z' of another case",
+            "two rows have the key 'z'; give each case one of its own",
         ),
-        (lambda: model.add_cases(table, key="key"), "has the key 'row-000' of another case"),
+        (lambda: model.add_cases(table, key="key"), "a case with the key 'row-000' is already"),
         (lambda: model.add_cases(new.assign(kind="q"), key="key"), "does not know: 'q'"),
         (lambda: model.add_cases(new.drop(columns="kind"), key="key"), "no column 'kind'"),
         (lambda: model.forget_cases(), "name the cases by their rows, or by their keys"),
@@ -245,7 +245,7 @@ def test_commands(files, capsys):
     ("arguments", "message"),
     [
         ("add model.skops new.csv", "the cases of this model have keys"),
-        ("add model.skops old.csv --id key", "has the key 'row-000' of another case"),
+        ("add model.skops old.csv --id key", "a case with the key 'row-000' is already there"),
         ("add none.skops new.csv", "there is no model"),
         ("add model.skops none.csv", "none.csv"),
         ("add model.skops new.csv --id key -o a/b.skops", "there is no folder"),

@@ -49,7 +49,7 @@ class Progress:
         self._lock = Lock()
         self._last = _Report()  # replaced as a whole, because another thread reads it
         self.process = os.getpid()
-        #: What there is to say at the end, by whom.
+        #: What there is to say at the end, by whom; empty for solvers of a part of the work.
         self.results: dict[str, str] = {}
         #: Called when a stage begins.
         self.show_now: Callable[[], Any] = lambda: None
@@ -118,7 +118,7 @@ class Progress:
 
     def finish(self) -> None:
         """Report that all of the work is done."""
-        self.report(1.0, 1.0, "; ".join(["done", *self.results.values()]))
+        self.report(1.0, 1.0, "; ".join(["done", *filter(None, self.results.values())]))
 
 
 class Stage:
@@ -215,7 +215,7 @@ def stage(name: str, *, named: bool = True) -> Iterator[Stage]:
         part.whole.show_now()
         with holding(_CURRENT, part):
             yield part
-        around.whole.report(part.end, around.end, around.label)
+        around.whole.report(part.end, around.end, around.label or part.label)
 
 
 def in_blocks(name: str, predict: Callable[[Any], np.ndarray], rows: Any) -> np.ndarray:
@@ -245,7 +245,8 @@ def solver_stage(name: str, tol: float, max_iter: int) -> Iterator[Callable[[Any
 
         yield show
         if words:
-            part.whole.results[name] = f"{name}: {words}"
+            is_all = part.label == name  # the gap of a fold is none of the whole
+            part.whole.results[name] = f"{name}: {words}" if is_all else ""
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from plml.backend.progress import plan, stage, work
 from plml.cli.read_options import add_read_options
 from plml.cli.table_commands import check_paths, plan_to, read_both
 from plml.io.files import check_destination, exclusively
+from plml.wording import counted
 
 #: Stages of the commands.
 _LOADING, _ADDING, _FORGETTING, _SAVING = (
@@ -81,11 +82,11 @@ def _forget(options: argparse.Namespace) -> int:
         plan({_LOADING: 2, _FORGETTING: 2, _SAVING: 2})
         with stage(_LOADING):
             model = tables.load(options.model)
-        before = _n_cases(model)
+        before = model.n_cases
         with stage(_FORGETTING):
             model.forget_cases(options.rows, options.id)
         _save(model, out)
-    _tell(model, before - _n_cases(model), "forgotten")
+    _tell(model, before - model.n_cases, "forgotten")
     return 0
 
 
@@ -106,13 +107,7 @@ def _save(model: tables.Model, out: Path) -> None:
         model.save(out)
 
 
-def _n_cases(model: tables.Model) -> int:
-    return len(model.classifier.training_cases()[1])
-
-
 def _tell(model: tables.Model, n: int, what: str) -> None:
     n_classes = len(model.classifier.classes_)
-    print(
-        f"{n} {'case' if n == 1 else 'cases'} {what}, {n_classes} classes, {_n_cases(model)} cases "
-        "in all"
-    )
+    cases = counted(n, "case")
+    print(f"{cases} {what}, {n_classes} classes, {counted(model.n_cases, 'case')} in all")

@@ -7,7 +7,7 @@ from typing import Any
 
 from plml import tables
 from plml.backend.progress import plan, stage, work
-from plml.cli.read_options import add_read_options, table_of
+from plml.cli.read_options import add_read_options, table_of, tell_marks
 from plml.io.files import check_destination, write
 from plml.tables import ColumnReport, Understood
 from plml.tables.column_kinds import USES
@@ -101,6 +101,7 @@ def _describe(options: argparse.Namespace) -> int:
                 doubts=understood.marks.doubts,
                 **choices,
             )
+            tell_marks(understood, report.used, options)
             text = _written(report, table, understood, _format(options))
     if options.out is None:
         print(text)

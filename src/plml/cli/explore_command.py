@@ -6,7 +6,7 @@ from typing import Any
 
 from plml import tables
 from plml.backend.progress import plan, stage, work
-from plml.cli.read_options import add_read_options, table_of
+from plml.cli.read_options import add_read_options, table_of, tell_marks
 from plml.explorer.page_data import page_data
 from plml.explorer.server import LOCALHOST, Page, check_bokeh, labels_of, serve
 from plml.explorer.subject import subject_of
@@ -58,6 +58,7 @@ def _explore(options: argparse.Namespace) -> int:
             model = tables.load(options.model)
         with stage(_READING):
             table, understood = table_of(options)
+            tell_marks(understood, (*model.columns.names, model.target), options)
             model.misfits(table, units=understood.marks.units).tell(str(options.table))
         with stage(_SHOWING, named=False):
             subject = subject_of(model, str(options.table))

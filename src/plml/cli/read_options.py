@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from plml import tables
@@ -39,12 +40,22 @@ def add_read_options(parser: argparse.ArgumentParser) -> None:
 
 
 def table_of(options: argparse.Namespace) -> tuple["pd.DataFrame", Understood]:
-    """The table, in no more memory than a file of its size can need, and what was understood."""
+    """The table, in no more memory than a file of its size can need, and what was understood.
+
+    What was understood of the file is printed; ``tell_marks`` prints what was of the columns.
+    """
     with bounded_memory(options.table):
         table, understood = tables.read_table(options.table, **_given(options))
     if not options.quiet:
-        print(understood, file=sys.stderr)
+        print(understood.of_file(), file=sys.stderr)
     return table, understood
+
+
+def tell_marks(understood: Understood, used: Sequence[str], options: argparse.Namespace) -> None:
+    """Print how columns were read, but for what nobody needs to know of those that are not used."""
+    if not options.quiet:
+        for note in understood.marks.notes(used):
+            print(f"  {note}", file=sys.stderr)
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

@@ -24,9 +24,7 @@ from plml.cli.figure_options import (
     n_folds,
     show,
 )
-from plml.cli.read_options import add_read_options, table_of
-from plml.estimators._certificate import certificate_text
-from plml.estimators.auto_plml import AutoPLML
+from plml.cli.read_options import add_read_options, table_of, tell_marks
 from plml.inspection.explanation_text import named_text
 from plml.io.files import check_destination, is_stream
 from plml.preprocessing.columns import listed, pandas
@@ -207,7 +205,8 @@ def _add_fit_options(fit: argparse.ArgumentParser) -> None:
         "--tol",
         type=float,
         default=1e-3,
-        help="relative gap at which each stage stops (default: %(default)s)",
+        help="each stage stops when its certificate says that the objective could be lower by at "
+        "most this share (default: %(default)s)",
     )
     fit.add_argument(
         "--max-iter",
@@ -340,9 +339,17 @@ def _rows_to_learn_from(
         weight=options.weight,
         max_rows=options.max_rows,
         random_state=options.seed,
-        tell=partial(tell, quiet=options.quiet),
+        tell=partial(_tell_columns, understood=understood, options=options),
         **column_choices(options),
     )
+
+
+def _tell_columns(
+    report: tables.ColumnReport, understood: tables.Understood, options: argparse.Namespace
+) -> None:
+    """Before the fit: how the columns that are used were read, and the report of all."""
+    tell_marks(understood, report.used, options)
+    tell(report, options.quiet)
 
 
 def _learned(rows: TrainingRows, options: argparse.Namespace) -> tables.Model:
@@ -368,27 +375,10 @@ def _given(**parameters: Any) -> dict[str, Any]:
 
 
 def _print_fitted(model: tables.Model, options: argparse.Namespace) -> None:
-    classifier, report = model.classifier, model.report
-    n_cases = len(classifier.training_cases()[1])
-    n_rows = n_cases if report is None else report.n_rows
-    encoder = getattr(classifier, "encoder_", None)
-    n_features = len(encoder.get_feature_names_out()) if encoder else classifier.n_features_in_
-    print(
-        f"{n_rows} rows, {len(model.columns.names)} columns as {n_features} features, "
-        f"{len(classifier.classes_)} classes"
-    )
-    if n_cases < n_rows:
-        print(f"learned from a stratified part, {n_cases} of these rows (--max-rows)")
-    if isinstance(classifier, AutoPLML):
-        print(classifier.summary())
-    else:
-        chosen = getattr(classifier, "best_regularization_", options.regularization)
-        print(f"regularization {chosen:g}")
-        print(certificate_text([classifier]))
-    if hasattr(classifier, "best_regularization_"):
-        score = classifier.best_score_
-        shown = f"{score:.2%}" if options.scoring is None else f"{score:.4g}"
-        print(f"{options.scoring or 'accuracy'} in cross-validation {shown}")
+    n_rows = model.n_cases if model.report is None else model.report.n_rows
+    if model.n_cases < n_rows:
+        print(f"learned from a stratified part, {model.n_cases} of {n_rows} rows (--max-rows)")
+    print(model.summary())
     print(f"model: {options.out}")
 
 
@@ -494,6 +484,7 @@ def read_both(options: argparse.Namespace) -> tuple[tables.Model, "pd.DataFrame"
         model = tables.load(options.model)
     with stage(_READING):
         table, understood = table_of(options)
+        tell_marks(understood, (*model.columns.names, model.target), options)
     key = getattr(options, "id", None)
     model.misfits(table, key, understood.marks.units).tell(str(options.table))
     return model, table

@@ -9,6 +9,13 @@ from plml.solvers.problem import Checkpointer, Solution, SolverCheckpoint
 
 #: Seats of a committee; a setting may have several.
 N_SEATS = 10
+#: Kinds of metrics, as a reader knows them.
+KINDS_IN_WORDS = {
+    "prior": "metric of the prior",
+    "one": "one metric",
+    "local": "local metrics",
+    "two-sided": "two-sided metrics",
+}
 #: Settings are left out whose accuracy is further below the best one's, in standard errors of the
 #: difference.
 _CLEARLY_WORSE = 1.5
@@ -101,12 +108,7 @@ def seats(
 
 def in_words(member: dict[str, Any]) -> str:
     """A setting that votes, in one line."""
-    kind = {
-        "prior": "metric of the prior",
-        "one": "one metric",
-        "local": "local metrics",
-        "two-sided": "two-sided metrics",
-    }[member["metrics"]]
+    kind = KINDS_IN_WORDS[member["metrics"]]
     learned = f", regularization {member['regularization']:g}" * (member["metrics"] != "prior")
     return (
         f"{member['weight']:.0%}: {kind} (prior {member['prior']!r}{learned}), "

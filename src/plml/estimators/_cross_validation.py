@@ -376,7 +376,7 @@ def _scores(
 
 def fold_names(n_folds: int, phase: str = "") -> list[str]:
     """What the folds are called in the progress."""
-    return [f"cross-validation: {phase}fold {i + 1} of {n_folds}" for i in range(n_folds)]
+    return [f"comparing settings: {phase}fold {i + 1} of {n_folds}" for i in range(n_folds)]
 
 
 def plan_of(

@@ -19,6 +19,7 @@ from plml.backend.arrays import Array, check_device, is_collection, to_available
 from plml.estimators._calibration import calibrated, calibration
 from plml.estimators._certificate import certificate_text
 from plml.estimators._committee import (
+    KINDS_IN_WORDS,
     SharedPreparation,
     eligible,
     in_words,
@@ -71,6 +72,7 @@ from plml.validation import (
     training_data,
     with_class_weight,
 )
+from plml.wording import counted
 
 if TYPE_CHECKING:
     from plml.evaluation.staleness import Staleness
@@ -180,7 +182,8 @@ class AutoPLML(LivingTable, Parameters, ScoresAsSelected, BaseEstimator):
         The smoothing, the power and the floor that turn shares of votes into probabilities, found
         on the votes for held-out rows.
     dual_gap_, weights_gap_, n_iter_ : float, float and int
-        The largest of ``models_``; a single metric has no stage 1.
+        The largest of ``models_``. A single metric has no stage 1, so ``weights_gap_`` is zero
+        where all of them are single metrics.
     converged_ : bool
         Whether all of ``models_`` have converged.
     n_selection_samples_ : int
@@ -458,7 +461,8 @@ class AutoPLML(LivingTable, Parameters, ScoresAsSelected, BaseEstimator):
             params = {"metrics": kind, "prior": prior, "pull": float(pull)}
             model = self._estimator({**params, "regularization": 1.0}, seed)
             recipe = model.set_params(tol=self.selection_tol).recipe()
-            name = f"metrics: {kind}, prior: {prior}, pull: {pull:g}"
+            name = f"{KINDS_IN_WORDS[kind]}, prior {prior!r}"
+            name += f", pull {pull:g}" * (len(pulls) > 1)
             regularizations = (_ALL_PRIOR,) if kind == "prior" else values
             paths.append(
                 RegularizationPath(recipe, regularizations, params, name, per_triplet=True)
@@ -668,10 +672,12 @@ class AutoPLML(LivingTable, Parameters, ScoresAsSelected, BaseEstimator):
         lines = [
             *encoder.summary_lines(),
             *([fill_line(encoder.missing, self.fill_scores_)] if self.fill_scores_ else []),
-            f"{name} in cross-validation on {self.n_selection_samples_} rows",
+            f"{name} in cross-validation on {self.n_selection_samples_} rows (the best setting of "
+            "each kind, so optimistic)",
             *(f"  {simpler}: {shown(score)}" for simpler, score in self.baselines_.items()),
             f"  best setting: {shown(self.best_score_)}",
-            "selected" if len(self.members_) == 1 else "selected, to vote together",
+            f"selected: {counted(len(self.members_), 'vote')} with "
+            f"{counted(len(self.models_), 'metric')}",
             *(f"  {in_words(member)}" for member in self.members_),
             certificate_text(self.models_),
         ]
@@ -723,7 +729,7 @@ def _warn_of_keys(X: Any) -> None:
         if are_keys(X[name], str(name)):
             warnings.warn(
                 f"column {str(name)!r} has another number in every row, as a key has, and the "
-                "distances between rows depend on it; leave it out",
+                "distances between rows depend on it; leave it out, or make it the index",
                 stacklevel=5,
             )
 

@@ -13,6 +13,8 @@ from plml.stages.search import inverse_distances, nested_votes
 
 #: Names of the rivals.
 RIVALS = TUNED, EUCLIDEAN, LARGEST = "tuned kNN", "Euclidean 5-NN", "largest class"
+#: What the tuned one is.
+TUNING = f"{TUNED}: Euclidean neighbours, their number and weights selected on the training rows"
 #: What the tuned one is chosen from, in folds of at most so many rows.
 _NEIGHBORS = (1, 3, 5, 9, 13, 19, 27, 41, 61)
 _WEIGHTS = ("uniform", "distance")

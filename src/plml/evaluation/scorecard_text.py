@@ -3,7 +3,7 @@
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from plml.evaluation.rivals import LARGEST
+from plml.evaluation.rivals import LARGEST, TUNED, TUNING
 from plml.wording import counted
 
 if TYPE_CHECKING:
@@ -79,16 +79,22 @@ def as_text(card: "Scorecard") -> str:
         ).rstrip()
         for line in cells
     ]
-    return "\n".join([title_of(card), *lines, card.verdict])
+    return "\n".join([title_of(card), *lines, *_footnotes(card), card.verdict])
 
 
 def as_html(card: "Scorecard") -> str:
     """The same as a table, with the confusion matrix."""
     return (
-        f"<p>{escape(title_of(card))}</p>{figures_html(card)}<p>{escape(card.verdict)}</p>"
+        f"<p>{escape(title_of(card))}</p>{figures_html(card)}"
+        f"{''.join(f'<p>{escape(text)}</p>' for text in (*_footnotes(card), card.verdict))}"
         f"<p>{escape(card.judged)}: rows are true classes, columns are predicted ones</p>"
         f"{confusion_html(card)}"
     )
+
+
+def _footnotes(card: "Scorecard") -> list[str]:
+    """What the names of the methods do not say."""
+    return [TUNING] * (TUNED in card.figures)
 
 
 def figures_html(card: "Scorecard") -> str:

@@ -179,7 +179,7 @@ def _is_category(values: "pd.Series", where: str) -> bool:
             _refuse_decimal_commas(texts, where)
         raise ValueError(
             f"{where} has {n_values} different values in {len(values)} rows, too many for a "
-            "category; leave it out"
+            "category; leave it out, or make it the index, which names the cases in explanations"
         )
     return True
 
@@ -238,10 +238,13 @@ def _dates(values: "pd.Series", where: str, day_first: bool) -> "pd.Series":
     dates = read_dates(values, day_first)
     wrong = np.flatnonzero(dates.isna() & values.notna())
     if len(wrong):
-        row = int(wrong[0])
+        row, order = int(wrong[0]), "the day before the month"
+        if not day_first:
+            order = "the month before the day"
         raise ValueError(
-            f"{where} holds {str(values.iloc[row])[:40]!r} in row {row}, which is not a date like "
-            "the others; give dates as year-month-day"
+            f"{where} holds {str(values.iloc[row])[:40]!r} in row {row}, which is not a date in "
+            f"the form of this column ({order}, or the year first; the same in all rows); give all "
+            "as year-month-day"
         )
     return dates
 

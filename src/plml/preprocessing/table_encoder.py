@@ -16,9 +16,10 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from plml.preprocessing.columns import HUGE, Columns, pandas
+from plml.preprocessing.columns import HUGE, MISSING, Columns, pandas
 from plml.preprocessing.date_encoder import DateEncoder
 from plml.preprocessing.servable import check_kinds, feature_name, refuse_unservable
+from plml.wording import counted
 
 #: Categories rarer than this share one column, and so do those beyond the most frequent ones.
 RARE, MOST_CATEGORIES = 0.005, 30
@@ -56,8 +57,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Columns that are dates, and those of them whose day comes before the month.
     crowded_ : dict
         Categories with more than 30 values, and how many they have.
-    n_missing_ : int
-        Missing numbers and dates, which are filled in; a missing category is one of its own.
+    n_missing_, n_missing_categories_ : int
+        Missing numbers and dates, which are filled in, and missing categories, which are categories
+        of their own.
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Examples
@@ -92,7 +94,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             self.dates_: list[str] = []
             self.day_first_: list[str] = []
             self.crowded_: dict[str, int] = {}
-            self.n_missing_ = int(np.isnan(rows).sum())
+            self.n_missing_, self.n_missing_categories_ = int(np.isnan(rows).sum()), 0
             self._encoder: Any = numbers
         else:
             columns = Columns.of(rows, "X", imputes=True)
@@ -100,7 +102,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             self.day_first_ = list(columns.day_first)
             sizes = {name: int(rows[name].nunique()) for name in self.categories_}
             self.crowded_ = {name: n for name, n in sizes.items() if n > MOST_CATEGORIES}
-            filled = [*columns.numbers, *columns.dates]  # a missing category is one of its own
+            filled = [*columns.numbers, *columns.dates]
             self.n_missing_ = int(rows[filled].isna().to_numpy().sum())
             kinds = [
                 ("number", numbers, list(columns.numbers)),
@@ -110,6 +112,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             kinds = [kind for kind in kinds if kind[2]]
             self._encoder = ColumnTransformer(kinds, verbose_feature_names_out=False)
             rows = columns.tidy(rows, "X")
+            self.n_missing_categories_ = int((rows[self.categories_] == MISSING).to_numpy().sum())
         self._encoder.fit(rows)
         if sample_weight is not None:
             self._weigh(rows, _check_sample_weight(sample_weight, X, dtype=np.float64))
@@ -229,6 +232,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             f"categories, {f'{len(self.dates_)} of dates, ' if self.dates_ else ''}"
             f"{self.n_missing_} missing entries filled in"
         )
+        if lost := vars(self).get("n_missing_categories_"):  # not in older files
+            missing = counted(lost, "missing category", "missing categories")
+            first += f", {missing} kept as {MISSING!r}"
         return [first] + [
             f"  {name!r} has {n} values: the {MOST_CATEGORIES} most frequent have a feature each, "
             "the others share one"

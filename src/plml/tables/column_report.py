@@ -58,7 +58,7 @@ class ColumnReport:
       size    number            0       4  number
       kind    category          0       2  category of 2 values
     <BLANKLINE>
-    2 columns are used, 0 are left out
+    2 columns are used
     """
 
     source: str
@@ -140,7 +140,9 @@ class ColumnReport:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     def _head(self) -> list[str]:
-        lines = [f"{self.source}: {self.n_rows} rows, {len(self.columns)} columns"]
+        columns = counted(len(self.columns), "column")
+        target = " and the target" * (self.target is not None)
+        lines = [f"{self.source}: {self.n_rows} rows, {columns}{target}"]
         if self.n_copies:
             lines[0] += f"; {self.n_copies} rows are copies of others"
         if self.target is not None:
@@ -170,7 +172,8 @@ class ColumnReport:
 
     def _counts(self) -> str:
         used = counted(len(self.used), "column is", "columns are")
-        return f"{used} used, {counted(len(self.left_out), 'is', 'are')} left out"
+        n_others = len(self.left_out)
+        return f"{used} used" + f", {counted(n_others, 'is', 'are')} left out" * bool(n_others)
 
     def _repr_html_(self) -> str:
         return _as_html(self)

@@ -39,13 +39,16 @@ def new_keys(model: "Model", table: "pd.DataFrame", key: str | None, name: str) 
         raise ValueError(f"{name} has no column {key!r}; it has {listed(table.columns)}")
     lost = table[key].isna()
     texts = np.array(["" if no else str(k) for k, no in zip(table[key], lost, strict=True)])
-    known, counts = np.unique(texts, return_counts=True)
-    twice = known[(counts > 1) | np.isin(known, model.keys.astype(str))]
-    if len(twice):
+    fresh, counts = np.unique(texts, return_counts=True)
+    known = fresh[np.isin(fresh, model.keys.astype(str))]
+    if len(known):
         raise ValueError(
-            f"{name}: column {key!r} has the key {str(twice[0])!r} of another case; give it one of "
-            "its own"
+            f"{name}: a case with the key {str(known[0])!r} is already there; leave the row out, "
+            "or forget that case first"
         )
+    if (counts > 1).any():
+        twice = str(fresh[counts > 1][0])
+        raise ValueError(f"{name}: two rows have the key {twice!r}; give each case one of its own")
     if model.keys.dtype.kind in "iuf" and table[key].to_numpy().dtype.kind in "iuf":
         return np.concatenate([model.keys, table[key].to_numpy()])
     return np.concatenate([model.keys.astype(str), texts])

@@ -10,6 +10,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from plml.backend.progress import stage
+from plml.estimators._certificate import certificate_text
+from plml.estimators._scoring import Scoring
 from plml.estimators.auto_plml import AutoPLML
 from plml.estimators.plml import PLML
 from plml.estimators.plml_cv import PLMLCV
@@ -27,6 +29,7 @@ from plml.tables.column_report import ColumnReport
 from plml.tables.living_models import case_values, new_keys, pipeline_without, rows_of
 from plml.tables.training_profile import Misfits, TrainingProfile, misfits
 from plml.tables.training_rows import ENCODING, MOST_ROWS, TrainingRows, labels_of, training_rows
+from plml.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +42,7 @@ MISSING_VALUES = ("auto", *FILLS, "impute", "refuse")
 _STEPS = (["classify"], ["encode", "scale", "classify"])
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Model:
     """A fitted pipeline, and what it needs to know about its table.
 
@@ -54,6 +57,7 @@ class Model:
     keys : keys of the training rows, or None
     report : what the columns of the training table are, or None
     key : the column of the keys, or None; not in files of older versions
+    dual_gap_ : that of the classifier, its certificate
 
     Examples
     --------
@@ -76,8 +80,49 @@ class Model:
 
     @property
     def classifier(self) -> AutoPLML | PLML | PLMLCV:
-        """The classifier at the end of the pipeline."""
+        """The classifier at the end of the pipeline, which takes rows as ``prepared`` gives them.
+
+        Give tables to the model itself: ``evaluate``, ``explain``, ``add_cases`` and so on.
+        """
         return self.pipeline[-1]
+
+    @property
+    def dual_gap_(self) -> float:
+        """The certificate of the classifier: the relative gap of stage 2."""
+        return self.classifier.dual_gap_
+
+    @property
+    def n_cases(self) -> int:
+        """How many cases there are."""
+        return len(self.classifier.training_cases()[1])
+
+    def __repr__(self) -> str:
+        columns = counted(len(self.columns.names), "column")
+        classes = counted(len(self.classifier.classes_), "class", "classes")
+        return (
+            f"<{type(self.classifier).__name__} for {self.target!r}: "
+            f"{counted(self.n_cases, 'case')}, {columns}, {classes}>"
+        )
+
+    def summary(self) -> str:
+        """The cases, what was selected, and the certificate, in a few lines."""
+        classifier = self.classifier
+        encoder = getattr(classifier, "encoder_", None)
+        n_features = len(encoder.get_feature_names_out()) if encoder else classifier.n_features_in_
+        first = (
+            f"{counted(self.n_cases, 'case')}, {counted(len(self.columns.names), 'column')} as "
+            f"{counted(n_features, 'feature')}, {len(classifier.classes_)} classes"
+        )
+        if isinstance(classifier, AutoPLML):
+            return f"{first}\n{classifier.summary()}"
+        selected = hasattr(classifier, "best_regularization_")
+        chosen = classifier.best_regularization_ if selected else classifier.regularization
+        lines = [first, f"regularization {chosen:g}", certificate_text([classifier])]
+        if selected:
+            scoring = Scoring(classifier.scoring, classifier.classes_)
+            shown = scoring.shown(classifier.best_score_)
+            lines.append(f"{scoring.name} in cross-validation {shown} (the best, so optimistic)")
+        return "\n".join(lines)
 
     def prepared(self, table: "pd.DataFrame", name: str) -> "pd.DataFrame":
         """As the classifier sees the rows, with the names of its features."""

@@ -117,7 +117,8 @@ class Understood:
         plain = {part.name: getattr(self, part.name) for part in fields(self)}
         return {**plain, "marks": self.marks.as_dict()}
 
-    def __str__(self) -> str:
+    def of_file(self) -> str:
+        """What was understood of the file as a whole."""
         parts = [self.format]
         if self.compression:
             parts.append(self.compression)
@@ -132,7 +133,10 @@ class Understood:
         if self.skipped:
             parts.append(f"{self.skipped} lines before the header left out")
         lines = [f"{self.source}: {', '.join(parts + self.marks.in_words())}"]
-        return "\n".join(lines + [f"  {note}" for note in [*self.marks.notes(), *self.notes]])
+        return "\n".join(lines + [f"  {note}" for note in self.notes])
+
+    def __str__(self) -> str:
+        return "\n".join([self.of_file(), *(f"  {note}" for note in self.marks.notes())])
 
 
 #: Files that hold numbers, but no table, by the ends of their names.
@@ -176,6 +180,8 @@ def read_table(source: Any, **options: Any) -> tuple["pd.DataFrame", Understood]
         return _finished(_flat(table, understood), understood, known, _row), understood
     path = Path(source)
     _check_is_file(path)
+    if path.suffix.lower() == ".skops":
+        raise ValueError(f"{path} is a model, not a table; plml predict and others use it")
     _check_is_no_matrix(path)
     understood = Understood(path.name)
     try:

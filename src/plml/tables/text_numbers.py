@@ -6,7 +6,7 @@ numbers are float32, so that 1.234 does not come back (``python benchmarks/reade
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import product
 from shlex import quote
@@ -161,16 +161,27 @@ class Marks:
         counts = self.missing.get(column, {})
         return ", ".join(f"{mark!r} ({count} times)" for mark, count in counts.items())
 
-    def notes(self) -> list[str]:
-        """A line for each column with units, marks for missing values, or a doubt."""
-        lines = [f"column {c!r} is numbers in {unit!r}" for c, unit in self.units.items()]
+    def notes(self, used: Collection[str] | None = None) -> list[str]:
+        """A line for each column with units, marks for missing values, or a doubt.
+
+        Parameters
+        ----------
+        used : columns of which all is told; of the others, only what was taken for missing and
+            what is in doubt. None for all columns
+        """
+
+        def of_used(told: dict[str, str]) -> dict[str, str]:
+            return {c: words for c, words in told.items() if used is None or c in used}
+
+        lines = [f"column {c!r} is numbers in {unit!r}" for c, unit in of_used(self.units).items()]
         lines += [
             f"column {column!r}: {self.missing_in(column)} taken for missing (else give --na)"
             for column in self.missing
         ]
-        lines += [f"column {c!r} has {marks}" for c, marks in self.styles.items()]
-        lines += [f"column {c!r} has {why}, so it is kept as text" for c, why in self.codes.items()]
-        return lines + [f"column {c!r}: {w}" for c, w in (self.doubts | self.suspects).items()]
+        lines += [f"column {c!r} has {marks}" for c, marks in of_used(self.styles).items()]
+        codes, doubts = of_used(self.codes), self.doubts | of_used(self.suspects)
+        lines += [f"column {c!r} has {why}, so it is kept as text" for c, why in codes.items()]
+        return lines + [f"column {c!r}: {w}" for c, w in doubts.items()]
 
 
 def texts_of(table: "pd.DataFrame") -> list[str]:
