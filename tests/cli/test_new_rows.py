@@ -195,3 +195,21 @@ def test_a_damaged_profile_is_refused(model, tmp_path, part, value):
     write_record(tmp_path / "m.skops", {**record, part: value})
     with pytest.raises(ValueError, match="was not written by plml fit"):
         tables.load(tmp_path / "m.skops")
+
+
+def test_how_columns_were_read_is_told_of_those_that_are_used(tmp_path, capsys):
+    table = training_table().assign(name=[f"INS-{100 + i}" for i in range(90)])
+    table["size"] = [f"{size:.1f} mm" for size in table["size"]]
+    table["note"] = [f"{number % 7} kg" for number in range(90)]
+    path, out = tmp_path / "train.csv", tmp_path / "model.skops"
+    table.to_csv(path, index=False)
+    loud = [option for option in OPTIONS if option != "--quiet"]
+    fit = ("fit", path, "--target", "kind", "--drop", "note", "-o", out, *loud)
+    for command in ((*fit, "--id", "name"), fit, ("explain", out, path)):
+        assert run(*command) == 0
+        said = capsys.readouterr().err
+        assert "column 'size' is numbers in 'mm'" in said
+        assert "'name'" not in said
+        assert "'note'" not in said
+    assert run("describe", path) == 0
+    assert "column 'note' is numbers in 'kg'" in capsys.readouterr().err

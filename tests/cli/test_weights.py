@@ -60,7 +60,7 @@ def test_fit_selects_by_a_scorer_and_votes_by_weight(wine, tmp_path, capsys):
     code, path = fitted(wine, tmp_path, *how, "--folds", "0")
     assert code == 0
     classifier = load(path).classifier
-    assert f"balanced_accuracy in cross-validation {classifier.best_score_:.4g}" in (
+    assert f"balanced_accuracy in cross-validation {classifier.best_score_:.2%}" in (
         capsys.readouterr().out
     )
     assert classifier.scoring == "balanced_accuracy"

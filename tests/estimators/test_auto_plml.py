@@ -332,7 +332,9 @@ class TestModel:
     def test_summary_says_what_was_done(self, fitted):
         text = fitted.summary()
         for part in (
-            "selected, to vote together",
+            f"selected: {len(fitted.members_)} votes with {len(fitted.models_)} metric",
+            "(the best setting of each kind, so optimistic)",
+            "certificate: the objective",
             "largest class",
             "Euclidean neighbours",
             "one metric",

@@ -33,6 +33,10 @@ def test_categories_are_zeros_and_ones(table):
     expected = [[0, 0, 1, 0, 1], [1, 0, 0, 1, 0], [0, 1, 0, 0, 1], [0, 0, 1, 0, 1]]
     np.testing.assert_array_equal(rows[:, 2:], expected)
     assert (encoder.categories_, encoder.n_missing_) == (["colour", "old"], 2)  # of numbers
+    assert encoder.summary_lines() == [
+        "columns: 2 of numbers, 2 of categories, 2 missing entries filled in, 1 missing category "
+        "kept as '(missing)'"
+    ]
 
 
 def test_a_new_category_is_none_of_the_known_ones(table):

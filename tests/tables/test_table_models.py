@@ -44,3 +44,17 @@ def test_an_explanation_is_in_the_columns_and_units_of_the_table(wine):
         assert case.value == test.iloc[0][case.feature]
     change = model.counterfactual(test[:1], "test.csv")
     assert change is None or change.changed_prediction != found.predictions[0]
+
+
+def test_a_loaded_model_says_what_it_is_and_what_it_is_worth(wine, tmp_path):
+    fitted = tables.fit(wine, "grape", "wine.csv", regularization=1.0, n_bases=4, random_state=0)
+    fitted.save(tmp_path / "model.skops")
+    model = tables.load(tmp_path / "model.skops")
+    assert repr(model) == "<PLML for 'grape': 178 cases, 14 columns, 3 classes>"
+    assert model.dual_gap_ == model.classifier.dual_gap_ <= 1e-3
+    first, regularization, certificate = model.summary().splitlines()
+    assert first == "178 cases, 14 columns as 15 features, 3 classes"
+    assert regularization == "regularization 1"
+    assert certificate.startswith("certificate: the objective could be lower by at most 0.")
+    with pytest.raises(ValueError, match=r"model\.skops is a model, not a table"):
+        tables.read_table(tmp_path / "model.skops")
