@@ -144,8 +144,7 @@ def _contrast_lines(found: "Explanation", i: int, n_features: int) -> list[str]:
         lines.append(f"  {'all others':<{width}}{'':>17}{'':>18}{'':>18}{_signed(rest, scale):>20}")
     lines.append(
         f"  {'squared distances':<{width}}{'':>17}"
-        f"{found.for_squared[i]:>16.3g}"
-        f"{found.against_squared[i]:>16.3g}{found.margins[i]:>+20.3g}"
+        f"{found.for_squared[i]:>18.3g}{found.against_squared[i]:>18.3g}{found.margins[i]:>+20.3g}"
     )
     return lines
 
