@@ -86,6 +86,7 @@ def test_copies_of_rows_that_were_learned_from_are_counted_in_every_fold(wine):
     card = cross_evaluate(model, twice, labels)
     assert 40 < card.n_known <= 120  # both copies are counted unless they share a fold
     assert f"; {card.n_known} are the same as cases of that fit" in str(card)
+    assert "tuned kNN: Euclidean neighbours, their number and weights selected on" in str(card)
     mostly = cross_evaluate(model, np.concatenate([X, X]), np.concatenate([y, y]))
     assert "cases of that fit: unless new rows are, too" in mostly.verdict
 

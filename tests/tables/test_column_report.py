@@ -159,6 +159,7 @@ def test_text_json_and_page(table, report):
     text = str(report)
     assert all(name in text for name in KINDS)
     assert f"{len(report.used)} columns are used" in text
+    assert f" rows, {len(report.columns)} columns and the target" in text.splitlines()[0]
     assert ColumnReport.from_dict(json.loads(report.to_json())) == report
     page = report.html(table[["sl", "species"]])
     assert "left out: it is the same as" in page
