@@ -61,6 +61,8 @@ sphinx_gallery_conf = {
     "filename_pattern": "plot_",
     "within_subsection_order": "gallery_order.place",
     "show_memory": False,
+    "backreferences_dir": "generated/examples",
+    "doc_module": ("plml",),
     "write_computation_times": False,  # their page loads scripts from elsewhere
     "download_all_examples": False,
     "min_reported_time": 1e9,

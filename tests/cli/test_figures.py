@@ -75,8 +75,8 @@ def test_a_fit_to_a_part_of_the_rows_is_said(uneven, tmp_path, capsys, folds):
     printed = capsys.readouterr().out
     n_cases = len(tables.load(model).classifier.training_cases()[1])
     assert 190 < n_cases <= 200
-    assert "364 rows, 4 columns as 4 features" in printed
-    assert f"learned from a stratified part, {n_cases} of these rows (--max-rows)" in printed
+    assert "199 cases, 4 columns as 4 features" in printed
+    assert f"learned from a stratified part, {n_cases} of 364 rows (--max-rows)" in printed
     assert ("not measured: " in printed) == (folds == 0)
     assert run("fit", *fit_arguments(uneven), "--folds", 0, "-o", model) == 0
     assert "stratified part" not in capsys.readouterr().out

@@ -37,7 +37,7 @@ def test_fit_weighs_rows_and_leaves_those_of_weight_zero_out(wine, tmp_path, cap
     assert code == 0
     printed = capsys.readouterr().out
     there = wine["count"] > 0
-    assert f"{there.sum()} rows, 6 columns as 6 features" in printed
+    assert f"{there.sum()} cases, 6 columns as 6 features" in printed
     assert f"{there.sum()} rows of" in printed  # the rows that are measured on
     model = load(path)
     np.testing.assert_array_equal(model.keys, wine["bottle"][there])
