@@ -1,6 +1,6 @@
 """A million rows of CSV, read, fitted and predicted: how much memory, and how long in silence?
 
-    python benchmarks/million_rows.py [--rows 1000000] [--columns 20] [--out FILE]
+    python benchmarks/million_rows.py [--rows 1000000] [--columns 20 50] [--out FILE]
 
 Writes a CSV file in parts, runs ``plml describe``, ``plml fit`` and ``plml predict`` on it, each in
 a process of its own, and prints for each the peak of its resident memory over that of the numbers
@@ -75,37 +75,45 @@ def accuracy(table: Path, predicted: Path) -> float:
     return float((pd.read_csv(predicted)["prediction"].to_numpy() == truth).mean())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--columns", type=int, default=20)
-    parser.add_argument("--commands", nargs="+", default=["describe", "fit", "predict"])
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    numbers = options.rows * (options.columns + 1) * 8
-    found: dict[str, Any] = {"rows": options.rows, "columns": options.columns, "bytes": numbers}
+def measured_table(n_rows: int, n_columns: int, names: list[str]) -> dict[str, Any]:
+    """Write a table and run the commands of these names on it."""
+    numbers = n_rows * (n_columns + 1) * 8
+    found: dict[str, Any] = {"rows": n_rows, "columns": n_columns, "bytes": numbers}
     with tempfile.TemporaryDirectory() as folder:
         table, model, out = (Path(folder) / n for n in ("t.csv", "m.skops", "predicted.csv"))
-        written(table, options.rows, options.columns)
+        written(table, n_rows, n_columns)
         found["file_bytes"] = table.stat().st_size
         commands = {
             "describe": ["describe", table, "--target", "y"],
             "fit": ["fit", table, "--target", "y", "-o", model],
             "predict": ["predict", model, table, "-o", out],
         }
-        for name in options.commands:
+        for name in names:
             one = found[name] = measured(*commands[name])
             print(
-                f"{name}: {one['seconds']:.0f} s, peak {one['peak_bytes'] / 2**20:.0f} MiB, "
-                f"{one['peak_bytes'] / numbers:.2f} times the numbers ({numbers / 2**20:.0f} MiB), "
-                f"at most {one['longest_silence']:.1f} s without a line",
+                f"{n_columns} columns, {name}: {one['seconds']:.0f} s, peak "
+                f"{one['peak_bytes'] / 2**20:.0f} MiB, {one['peak_bytes'] / numbers:.2f} times the "
+                f"numbers ({numbers / 2**20:.0f} MiB), at most {one['longest_silence']:.1f} s "
+                "without a line",
                 flush=True,
             )
         if out.exists():
             found["accuracy"] = accuracy(table, out)
             print(f"accuracy on the training rows {found['accuracy']:.2%}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--columns", type=int, nargs="+", default=[20])
+    parser.add_argument("--commands", nargs="+", default=["describe", "fit", "predict"])
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    tables = [measured_table(options.rows, d, options.commands) for d in options.columns]
     if options.out is not None:
-        write_atomically(options.out, json.dumps({**found, **provenance()}, indent=1) + "\n")
+        record = {"tables": tables, **provenance()}
+        write_atomically(options.out, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
