@@ -6,22 +6,18 @@ import numpy as np
 
 from plml.backend.arrays import is_collection
 from plml.estimators._fitted_state import change_in_one_step, changed
+from plml.estimators._table_cases import TableCases
 from plml.ops.growing import appended
 from plml.preprocessing.forgetting import Rows, encoder_without
-from plml.preprocessing.table_encoder import TableEncoder, unpacked_gaps
+from plml.preprocessing.table_encoder import unpacked_gaps
 from plml.validation import joined_names, row_names, row_numbers
 
 
-class LivingTable:
+class LivingTable(TableCases):
     """Mixin for an estimator that encodes a table and has models of the encoded rows."""
 
-    encoder_: TableEncoder
     models_: list[Any]
-    classes_: np.ndarray
-    n_features_in_: int
     kept_rows_: np.ndarray
-    #: (n, ...) bits: numbers and dates that were missing; models of older files have none.
-    _gaps: np.ndarray | None = None
 
     def add_cases(self, X: Any, y: Any, new_classes: str = "refuse") -> Self:
         """As ``PLML.add_cases``, of rows of the table; the encoding stays as it is.
@@ -67,7 +63,7 @@ class LivingTable:
         rows = row_numbers(indices, n_cases)
         if not len(rows):
             return
-        k = max(voting.n_neighbors for _, pairs in self.committee() for _, voting in pairs)  # type: ignore[attr-defined]
+        k = max(voting.n_neighbors for _, pairs in self.committee() for _, voting in pairs)
         if k > n_cases - len(rows):
             raise ValueError(
                 f"n_neighbors={k} is more than the {n_cases - len(rows)} cases that would stay"
