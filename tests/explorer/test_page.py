@@ -156,12 +156,32 @@ def served(files):
         yield url
 
 
+def handshake(url, token, **headers):
+    """The status that a server answers a request for a websocket with."""
+    connection = http.client.HTTPConnection(url.split("/")[2], timeout=20)
+    upgrade = {
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Protocol": f"bokeh, {token}",
+    }
+    connection.request("GET", "/ws", headers=upgrade | headers)
+    try:
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
 class TestServer:
     def get(self, url, path, **headers):
         connection = http.client.HTTPConnection(url.split("/")[2], timeout=20)
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read().decode(errors="replace")
+
+    def token(self, url):
+        return re.search(r'"token":"([^"]+)"', self.get(url, "/")[1])[1]
 
     def test_the_page_is_there(self, served):
         status, text = self.get(served, "/")
@@ -188,16 +208,21 @@ class TestServer:
         assert "root:" not in text
         assert "Traceback" not in text
 
-    @pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:1"])
+    def test_its_own_page_gets_a_websocket(self, served):
+        assert handshake(served, self.token(served), Origin=served[:-1]) == 101
+
+    @pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:1", "null"])
     def test_other_pages_get_no_websocket(self, served, origin):
-        handshake = {
-            "Upgrade": "websocket",
-            "Connection": "Upgrade",
-            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-            "Sec-WebSocket-Version": "13",
-            "Origin": origin,
-        }
-        assert self.get(served, "/ws", **handshake)[0] == 403
+        assert handshake(served, self.token(served), Origin=origin) == 404
+
+    def test_at_a_public_address_it_is_live_under_every_name(self, wine_data):
+        with live_page.serving(wine_data, "0.0.0.0") as url:
+            token, port = self.token(url), url.split(":")[2].strip("/")
+            for name in (f"192.0.2.7:{port}", f"Server.example:{port}", f"[::1]:{port}"):
+                status = handshake(url, token, Host=name, Origin=f"http://{name.lower()}")
+                assert status == 101, name
+            for origin in ("http://evil.example", f"http://evil.example:{port}"):
+                assert handshake(url, token, Host=f"192.0.2.7:{port}", Origin=origin) == 404
 
     @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.x"])
     @pytest.mark.parametrize("path", ["/", "/ws", "/static/js/bokeh.min.js"])

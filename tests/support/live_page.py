@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 import pytest
 
-from plml.explorer.server import LiveServer
+from plml.explorer.server import LOCALHOST, LiveServer
 
 COMMAND = "import sys; from plml.cli import main; sys.exit(main())"
 
@@ -46,13 +46,13 @@ def served(model, table):
 
 
 @contextmanager
-def serving(data):
+def serving(data, address=LOCALHOST):
     """The address of a page of given cases, served from a thread for a while."""
     started, servers = Event(), []
 
     def run():
         asyncio.set_event_loop(asyncio.new_event_loop())
-        servers.append(LiveServer(data))
+        servers.append(LiveServer(data, 0, address))
         started.set()
         servers[0].run()
         servers[0].close()

@@ -1,12 +1,12 @@
 """``plml.explore``: the page in a notebook, in a file, or live in the browser."""
 
 import logging
-import re
 from dataclasses import dataclass
 from html import escape
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -174,9 +174,9 @@ def serve(
 class LiveServer:
     """A Bokeh server of one page. It serves this page and Bokeh's own scripts, and no other file.
 
-    A websocket is opened for pages of this server alone. At an address that only this machine can
-    reach, requests that call the server by another name are refused: a page from elsewhere whose
-    name was made to point here would look like its own.
+    It answers to pages of this server alone, by whatever name they call it. At an address that only
+    this machine can reach, other names are refused: a page from elsewhere whose name was made to
+    point here would look like its own.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class LiveServer:
         from bokeh.server.util import bind_sockets
         from tornado.httpserver import HTTPServer
         from tornado.ioloop import IOLoop
-        from tornado.routing import AnyMatches, HostMatches, Rule, RuleRouter
+        from tornado.routing import Rule, RuleRouter
 
         from plml.explorer.page import fill
 
@@ -206,20 +206,14 @@ class LiveServer:
             raise ValueError(f"cannot listen at {address}, port {port}: {error.strerror}") from None
         self.host = _host(address)
         self.url = f"http://{self.host}:{self.port}/"
-        is_own = _is_loopback(address)
-        hosts = {self.host, *(["localhost"] if is_own else [])}
+        hosts = {self.host, "localhost"} if _is_loopback(address) else None
 
         def make(document: Any) -> None:
             fill(document, data, live=True)
 
         application = Application(FunctionHandler(make))
-        tornado = BokehTornado(
-            {"/": application},
-            extra_websocket_origins=[f"{host}:{self.port}" for host in sorted(hosts)],
-        )
-        names = "|".join(re.escape(host) for host in sorted(hosts))
-        named = HostMatches(f"(?:{names})$") if is_own else AnyMatches()
-        http = HTTPServer(RuleRouter([Rule(named, tornado)]))
+        tornado = BokehTornado({"/": application}, extra_websocket_origins=["*"])  # see _matcher
+        http = HTTPServer(RuleRouter([Rule(_matcher(hosts), tornado)]))
         http.add_sockets(sockets)
         self._server = BaseServer(IOLoop.current(), tornado, http)
 
@@ -244,6 +238,24 @@ class LiveServer:
     def close(self) -> None:
         """Stop listening."""
         self._server.stop(wait=False)
+
+
+def _matcher(hosts: set[str] | None) -> Any:
+    """Lets requests through that no page from elsewhere has sent.
+
+    Parameters
+    ----------
+    hosts : names that the server may be called by; None for any
+    """
+    from tornado.routing import Matcher
+
+    class OwnPages(Matcher):
+        def match(self, request: Any) -> dict[str, Any] | None:
+            origin = request.headers.get("Origin")
+            own = origin is None or urlsplit(origin).netloc.lower() == request.host.lower()
+            return {} if own and (hosts is None or request.host_name in hosts) else None
+
+    return OwnPages()
 
 
 def _is_loopback(address: str) -> bool:
