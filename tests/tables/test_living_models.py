@@ -161,6 +161,29 @@ def test_cases_of_a_table_vote_and_the_profile_follows(table, tmp_path):
         model.forget_cases(keys=["row-061"])
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        np.arange(90),
+        np.where(np.arange(90) == 7, np.nan, np.arange(90)),  # a gap makes floats of numbers
+        pd.date_range("2020-01-01", periods=90),
+    ],
+)
+def test_a_key_is_the_same_in_every_type(table, keys):
+    table["key"] = keys
+    model = tables.fit(table, "kind", "t", key="key", missing="median", **QUICK)
+    shown = str(keys[3]) if keys.dtype.kind == "M" else "3"
+    new = table.iloc[[3]]
+    others = [] if keys.dtype.kind == "M" else [new["key"].astype(float), new["key"].astype(int)]
+    for same in (new["key"], new["key"].astype(object), *others):
+        with pytest.raises(ValueError, match=f"a case with the key '{shown}' is already there"):
+            model.add_cases(new.assign(key=same), key="key")
+    assert len(model.forget_cases(keys=[shown]).keys) == 89
+    assert len(model.add_cases(new, key="key").keys) == 90
+    with pytest.raises(ValueError, match="is already there"):
+        model.add_cases(new, key="key")
+
+
 def test_what_is_refused(table):
     model = tables.fit(table, "kind", "t", key="key", missing="median", **QUICK)
     new = table.iloc[:2].assign(key=["x", "y"])

@@ -229,7 +229,8 @@ def _categories(values: "pd.Series", where: str, imputes: bool) -> Any:
     lost = values.isna().to_numpy()
     _check_missing(lost, where, imputes)
     texts = [
-        MISSING if gone else _text(value) for value, gone in zip(values, lost.tolist(), strict=True)
+        MISSING if gone else plain_text(value)
+        for value, gone in zip(values, lost.tolist(), strict=True)
     ]
     return pandas().Categorical(texts)  # a category even where every text is a number
 
@@ -249,8 +250,13 @@ def _dates(values: "pd.Series", where: str, day_first: bool) -> "pd.Series":
     return dates
 
 
-def _text(value: Any) -> str:
-    """A category as a text; whole numbers the same whether they were read as floats or not."""
+def plain_text(value: Any) -> str:
+    """A category or a key as a text; whole numbers the same, whether read as floats or not.
+
+    Parameters
+    ----------
+    value : not missing
+    """
     if isinstance(value, float | np.floating) and float(value).is_integer():
         value = int(value)
     return str(value)

@@ -12,6 +12,7 @@ from plml.inspection.lineage import known_values, lineage
 from plml.preprocessing.columns import listed
 from plml.preprocessing.forgetting import Rows, encoder_without
 from plml.preprocessing.table_encoder import TableEncoder, unpacked_gaps
+from plml.tables.keys import key_texts, keys_of
 from plml.validation import row_numbers
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ def new_keys(model: "Model", table: "pd.DataFrame", key: str | None, name: str) 
         raise ValueError("the cases of this model have keys; name the column of the new ones: --id")
     if key not in table.columns:
         raise ValueError(f"{name} has no column {key!r}; it has {listed(table.columns)}")
-    lost = table[key].isna()
-    texts = np.array(["" if no else str(k) for k, no in zip(table[key], lost, strict=True)])
+    new = keys_of(table[key])
+    texts, known_texts = key_texts(new), key_texts(model.keys)
     fresh, counts = np.unique(texts, return_counts=True)
-    known = fresh[np.isin(fresh, model.keys.astype(str))]
+    known = fresh[np.isin(fresh, known_texts)]
     if len(known):
         raise ValueError(
             f"{name}: a case with the key {str(known[0])!r} is already there; leave the row out, "
@@ -49,9 +50,9 @@ def new_keys(model: "Model", table: "pd.DataFrame", key: str | None, name: str) 
     if (counts > 1).any():
         twice = str(fresh[counts > 1][0])
         raise ValueError(f"{name}: two rows have the key {twice!r}; give each case one of its own")
-    if model.keys.dtype.kind in "iuf" and table[key].to_numpy().dtype.kind in "iuf":
-        return np.concatenate([model.keys, table[key].to_numpy()])
-    return np.concatenate([model.keys.astype(str), texts])
+    if all(keys.dtype.kind in "iu" for keys in (model.keys, new)):
+        return np.concatenate([model.keys, new])
+    return np.concatenate([known_texts, texts])
 
 
 def rows_of(model: "Model", rows: Any, keys: Sequence[Any] | None) -> np.ndarray:
@@ -70,7 +71,7 @@ def rows_of(model: "Model", rows: Any, keys: Sequence[Any] | None) -> np.ndarray
         return row_numbers(rows, n_cases)
     if model.keys is None:
         raise ValueError("the cases of this model have no keys; name them by their rows")
-    wanted, known = [str(key) for key in keys], model.keys.astype(str)
+    wanted, known = key_texts(keys), key_texts(model.keys)
     lacking = [key for key in wanted if key not in known]
     if lacking:
         raise ValueError(f"no case has the key {listed(lacking)}")

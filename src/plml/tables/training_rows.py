@@ -11,6 +11,7 @@ from plml.backend.progress import stage
 from plml.evaluation.rivals import stratified_part
 from plml.preprocessing.columns import Columns, listed, pandas
 from plml.tables.column_report import ColumnReport, describe, no_classes
+from plml.tables.keys import keys_of
 from plml.tables.training_profile import TrainingProfile
 from plml.validation import rows_that_count
 
@@ -166,7 +167,7 @@ def _that_count(
 
 
 def _keys(values: "pd.Series", where: str) -> np.ndarray:
-    """Numbers as numbers, all else as texts."""
+    """The keys in a column, with a warning where they do not tell the rows apart."""
     n_repeated = int(values.duplicated().sum())
     if n_repeated:
         warnings.warn(
@@ -174,12 +175,7 @@ def _keys(values: "pd.Series", where: str) -> np.ndarray:
             "then not one row alone",
             stacklevel=3,
         )
-    keys = values.to_numpy()
-    if keys.dtype.kind in "iuf":
-        return keys
-    return np.array(
-        ["" if lost else str(key) for key, lost in zip(keys, values.isna(), strict=True)]
-    )
+    return keys_of(values)
 
 
 def labels_of(table: "pd.DataFrame", target: str, name: str) -> "pd.Series":
