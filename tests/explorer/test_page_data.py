@@ -13,6 +13,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from every_estimator import ESTIMATORS
 from plml import SML, AutoPLML, KernelSVM, tables
+from plml.explorer.case_records import records_of
 from plml.explorer.page_data import page_data, texts_of
 from plml.explorer.questions import changed_case, new_case, training_case
 from plml.explorer.subject import subject_of
@@ -321,6 +322,22 @@ def test_a_pipeline_is_explored_in_its_columns(wine):
     np.testing.assert_array_equal(subject.view.training_values(np.arange(5)), wine[0][:5])
     told = subject.explain(wine[2][:3])
     np.testing.assert_array_equal(told.predictions, model.predict(wine[2][:3]))
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_columns_that_are_numbered_are_explored_by_place(wine, scaled):
+    X, y, new, y_new = wine
+    X, new = (pd.DataFrame(part.to_numpy()) for part in (X, new))
+    learner = SML(n_neighbors=5, regularization=1.0)
+    model = (make_pipeline(StandardScaler(), learner) if scaled else learner).fit(X, y)
+    data = page_data(subject_of(model), new, y_new)
+    assert [column["name"] for column in data.facts["columns"]][:2] == ["x0", "x1"]
+    texts = list(data.facts["values"][0])
+    assert float(texts[1]) == new.iloc[0, 1]
+    found = changed_case(data, 0, [texts[0], "4.5", *texts[2:]])["record"]
+    turned = new.iloc[[0]].copy()
+    turned[1] = 4.5
+    assert found == records_of(data.subject.explain(turned), data.subject, data.average)[0]
 
 
 def test_values_that_nobody_sees_stay_in_a_changed_case(wine):

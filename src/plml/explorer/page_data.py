@@ -239,7 +239,7 @@ def _facts(
 
 
 def texts_of(subject: Subject, rows: Any) -> list[list[str]]:
-    """The values of rows as texts that ``TableView.parsed`` reads again."""
+    """The values of rows as texts that ``TableView.changed`` reads again."""
     return [[_exact(value) for value in row] for row in subject.view.values(rows).tolist()]
 
 

@@ -74,6 +74,7 @@ class TableView:
         self._cases = learner.training_cases()[0]
         first = classifier if steps is None else steps
         names = getattr(first, "feature_names_in_", None)
+        self._is_named = names is not None
         if names is None:
             names = [f"x{i}" for i in range(first.n_features_in_)]
         before = [] if steps is None else [step for _, step in steps.steps]
@@ -83,7 +84,6 @@ class TableView:
         found = lineage_of_steps(before, names, made)
         self._used, self.owner = np.unique(found.owner, return_inverse=True)
         self._lineage, self.is_table = found, found.is_table
-        self._all_names = [str(name) for name in names]
         self._names = [found.names[column] for column in self._used]
         self.feature_names = np.asarray(
             learner.case_base().names
@@ -109,10 +109,14 @@ class TableView:
         if not self.is_table:
             return snapped(np.asarray(self._lineage.values(self.encoded(X))))[:, self._used]
         rows = self._tidy(X)
-        if hasattr(rows, "columns"):
-            given = [str(name) for name in rows.columns]
-            return table_values(rows)[:, [given.index(name) for name in self._names]]
-        return table_values(rows)[:, self._used]
+        return table_values(rows)[:, self._places(rows)]
+
+    def _places(self, rows: Any) -> list[int]:
+        """Where the columns are in rows: by their names, if the model knows these."""
+        if not self._is_named or not hasattr(rows, "columns"):
+            return self._used.tolist()
+        given = [str(name) for name in rows.columns]
+        return [given.index(name) for name in self._names]
 
     def training_values(self, rows: np.ndarray) -> np.ndarray:
         """(q, n_columns) values of training rows."""
@@ -136,17 +140,20 @@ class TableView:
         if len(texts) != len(self.columns):
             raise ValueError(f"{len(self.columns)} values are needed, got {len(texts)}")
         touched = {
-            column.name: _parsed(column, text)
-            for column, old, text in zip(self.columns, before, texts, strict=True)
+            place: _parsed(column, text)
+            for place, column, old, text in zip(
+                self._places(row), self.columns, before, texts, strict=True
+            )
             if text != old
         }
         if not hasattr(row, "columns"):
             values = np.array(row, dtype=np.float64)
-            for name, value in touched.items():
-                values[0, self._all_names.index(name)] = value
+            values[0, list(touched)] = list(touched.values())
             return values
-        labels = {str(label): label for label in row.columns}
-        return row.assign(**{labels[name]: [value] for name, value in touched.items()})
+        result = row.copy()
+        for place, value in touched.items():
+            result[row.columns[place]] = [value]
+        return result
 
 
 def table_view(model: Any, classifier: Any, name: str) -> TableView:
