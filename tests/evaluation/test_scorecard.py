@@ -76,6 +76,19 @@ def test_a_model_below_the_largest_class_is_not_called_good(uneven):
     assert "The learned metric does harm" in text  # 6 fewer than kNN, p = 1/32
 
 
+def test_the_largest_class_may_be_another_one_in_another_fold():
+    """As in folds of classes of the same size: no class is said to be the answer for all rows."""
+    labels = np.repeat(["no", "yes"], 50)
+    worst = np.where(labels[:, None] == CLASSES, 0.4, 0.6)
+    card = Scorecard(labels, CLASSES, {"mine": worst, LARGEST: worst}, folds=np.arange(100) % 2)
+    assert card.largest is None
+    assert f"\n{LARGEST} " in repr(card)
+    assert "always answering the largest class of each fold is right on 0.0%" in repr(card)
+    one = Scorecard(labels, CLASSES, {"mine": worst, LARGEST: np.tile([0.9, 0.1], (100, 1))})
+    assert one.largest == "no"
+    assert "\nalways 'no' " in repr(one)
+
+
 def test_the_verdict_follows_the_test():
     labels = np.repeat(["no", "yes"], 50)
     right = np.where(labels[:, None] == CLASSES, 0.9, 0.1)

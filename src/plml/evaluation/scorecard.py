@@ -209,8 +209,11 @@ class Scorecard:
 
     @property
     def largest(self) -> Any:
-        """The answer of the method that always gives the same one; None if it is not compared."""
-        return self.predictions[LARGEST][0] if LARGEST in self.shares else None
+        """The class that is answered without looking at the rows; None where it is another one in
+        another fold, or where no method does so.
+        """
+        answers = np.unique(self.predictions.get(LARGEST, []))
+        return answers[0] if len(answers) == 1 else None
 
     @property
     def verdict(self) -> str:

@@ -60,8 +60,10 @@ def _against(card: "Scorecard", rival: str) -> str:
 
 def _against_one_answer(card: "Scorecard") -> str:
     mine, theirs = card.figures[card.judged], card.figures[LARGEST]
+    several = card.largest is None
+    answer = "the largest class of each fold" if several else repr(str(card.largest))
     return (
-        f"It is not better than no model at all: always answering {str(card.largest)!r} is right "
+        f"It is not better than no model at all: always answering {answer} is right "
         f"on {theirs.accuracy:.1%} of the rows, the {card.judged} on {mine.accuracy:.1%}; by "
         f"balanced accuracy it is {theirs.balanced_accuracy:.1%} against "
         f"{mine.balanced_accuracy:.1%}."
@@ -137,7 +139,7 @@ def _line(card: "Scorecard", name: str, figures: "Figures") -> list[str]:
 
 def shown_name(card: "Scorecard", name: str) -> str:
     """A method as tables call it."""
-    return f"always {str(card.largest)!r}" if name == LARGEST else name
+    return name if name != LARGEST or card.largest is None else f"always {str(card.largest)!r}"
 
 
 def title_of(card: "Scorecard") -> str:
