@@ -31,6 +31,11 @@ def test_many_appends_copy_rarely_and_disturb_nobody(rng):
     np.testing.assert_array_equal(two[-1], rows[1])
     part = appended(seen[-1][10:], rows[:1])  # a view that does not begin where its buffer does
     np.testing.assert_array_equal(part, np.vstack([expected[10:], rows[:1]]))
+    roomy = with_room(rows, np.float64)
+    for view in (roomy[:, :1], roomy[:, :2]):  # of some columns
+        part = appended(view, rows[:1, :1] + np.zeros((1, view.shape[1])))
+        assert part.shape == (51, view.shape[1])
+        np.testing.assert_array_equal(part[:50], view)
     assert appended(np.zeros((2, 3), np.float32), rows).dtype == np.float32
 
 

@@ -61,10 +61,15 @@ def _buffer_behind(rows: np.ndarray, total: int) -> np.ndarray | None:
         return None
     with _lock:
         mine = _used.get(id(buffer)) == len(rows) and len(buffer) >= total
-        mine = mine and buffer.ctypes.data == rows.ctypes.data and buffer.dtype == rows.dtype
+        mine = mine and _layout(buffer) == _layout(rows)  # and no view of some columns
         if mine:
             _used[id(buffer)] = total
     return buffer if mine else None
+
+
+def _layout(rows: np.ndarray) -> tuple[Any, ...]:
+    """Where rows begin, and what they are."""
+    return rows.ctypes.data, rows.dtype, rows.shape[1:], rows.strides
 
 
 def without_rows(rows: Array, left_out: np.ndarray) -> Array:
