@@ -361,15 +361,16 @@ class TestLeftovers:
 
 class TestOneAtATime:
     def test_nobody_overwrites_what_another_has_just_added(self, tmp_path):
-        path = tmp_path / "folder" / "sum"
+        path, link = tmp_path / "folder" / "sum", tmp_path / "link"
+        link.symlink_to(path)
 
-        def add():
+        def add(name):
             for _ in range(40):
-                with exclusively(path):
+                with exclusively(name):
                     before = int(path.read_text()) if path.exists() else 0
-                    write(path, str(before + 1))
+                    write(name, str(before + 1))
 
-        threads = [threading.Thread(target=add) for _ in range(6)]
+        threads = [threading.Thread(target=add, args=(name,)) for name in (path, link) * 3]
         for thread in threads:
             thread.start()
         for thread in threads:

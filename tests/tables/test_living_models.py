@@ -9,6 +9,7 @@ import pytest
 from command import run
 from model_bytes import is_in, members
 from plml import AutoPLML, load, save, tables
+from plml.cli import case_commands
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 QUICK = {"metrics": ("one",), "priors": ("identity",), "n_members": 1, "random_state": 0}
@@ -249,10 +250,12 @@ def files(table, tmp_path):
     return tmp_path
 
 
-def test_commands(files, capsys):
+def test_commands(files, capsys, monkeypatch):
     model, other = files / "model.skops", files / "other.skops"
     before = model.read_bytes()
-    assert run("add", model, files / "new.csv", "--id", "key", "-o", other) == 0
+    with monkeypatch.context() as without:  # what is only read may be where no lock can be
+        without.setattr(case_commands, "exclusively", pytest.fail)
+        assert run("add", model, files / "new.csv", "--id", "key", "-o", other) == 0
     assert capsys.readouterr().out == "30 cases added, 3 classes, 90 cases in all\n"
     assert model.read_bytes() == before
     assert run("forget", other, "--id", "row-003", "row-061", "--quiet") == 0

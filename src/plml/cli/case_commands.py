@@ -1,6 +1,7 @@
 """``plml add`` and ``plml forget``: cases of a saved model that come and go."""
 
 import argparse
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def add_case_commands(commands: Any) -> None:
 
 def _add(options: argparse.Namespace) -> int:
     out = _destination(options)
-    with exclusively(options.model), work(not options.quiet):
+    with _alone_with(options.model, out), work(not options.quiet):
         plan_to({_ADDING: 5, _SAVING: 2})
         model, table = read_both(options)
         with stage(_ADDING, named=False):
@@ -78,7 +79,7 @@ def _add(options: argparse.Namespace) -> int:
 
 def _forget(options: argparse.Namespace) -> int:
     out = _destination(options)
-    with exclusively(options.model), work(not options.quiet):
+    with _alone_with(options.model, out), work(not options.quiet):
         plan({_LOADING: 2, _FORGETTING: 2, _SAVING: 2})
         with stage(_LOADING):
             model = tables.load(options.model)
@@ -100,6 +101,11 @@ def _destination(options: argparse.Namespace) -> Path:
     if options.out is None:
         check_destination(options.model, "the model", kept=True)
     return options.model if options.out is None else options.out
+
+
+def _alone_with(model: Path, out: Path) -> AbstractContextManager[None]:
+    """One command at a time where a model is replaced; one that is only read needs no lock."""
+    return exclusively(model) if out == model else nullcontext()
 
 
 def _save(model: tables.Model, out: Path) -> None:

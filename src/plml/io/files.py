@@ -108,6 +108,7 @@ def exclusively(path: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
+    path = path.resolve()  # by whatever link it is called
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.with_name(f".{path.name}.lock")
     while True:
