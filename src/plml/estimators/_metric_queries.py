@@ -428,9 +428,11 @@ class MetricQueries(ABC):
         n_queries = len(self._fit_X if queries is None else queries)
 
         def search(rows: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
+            metric = self._metric
             if queries is None:  # a training row is left out of its own neighbours
-                return tuple(on_host(part)[rows] for part in self._metric.search(None, k))
-            found = self._metric.search(queries[like(rows, queries)], k)
+                found = metric.search_rows(rows, k)
+            else:
+                found = metric.search(queries[like(rows, queries)], k)
             return tuple(on_host(part) for part in found)
 
         with self._run().limits():

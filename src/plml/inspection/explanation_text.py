@@ -100,7 +100,7 @@ def leading(parts: np.ndarray, n_features: int) -> tuple[np.ndarray, float | Non
 
 def as_text(found: "Explanation", query: int, n_cases: int = 5, n_features: int = 8) -> str:
     """The vote, the contrast and the nearest cases of one query."""
-    i, prediction, rival = query, found.predictions[query], found.rivals[query]
+    i, prediction = query, found.predictions[query]
     who = "" if found.query_names is None else f"row {found.query_names[i]}: "
     first = f"{who}predicted {prediction}, probability {percent(found.top_probability(i))}"
     lines = [first, "", "The vote"]
@@ -108,8 +108,7 @@ def as_text(found: "Explanation", query: int, n_cases: int = 5, n_features: int 
     for ballot in found.ballots:
         share = f"{ballot.weight:.0%}: " if several else ""
         lines.append(f"  {share}{vote_text(ballot, found.classes, i)}")
-    lines += ["", *_contrast_lines(found, i, n_features)] if rival is not None else []
-    lines += ["", "Nearest cases"]
+    lines += ["", *_contrast_lines(found, i, n_features), "", "Nearest cases"]
     for j in range(min(n_cases, found.neighbors.shape[1])):
         lines += _case_lines(found, i, j)
     return "\n".join(lines)
