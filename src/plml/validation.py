@@ -291,17 +291,8 @@ def case_labels(
     """
     if new_classes not in ("refuse", "allow"):
         raise ValueError(f'new_classes must be "refuse" or "allow", got {new_classes!r}')
-    y = on_host(y) if is_tensor(y) else y
-    check_labels(y)
-    _check_present(missing_labels(y))
-    y = column_or_1d(y)
-    if len(y) != n_rows:
-        raise ValueError(f"X has {n_rows} rows and y has {len(y)} labels; give one label per row")
+    y = labels_of_rows(y, n_rows, classes)
     check_classification_targets(y)
-    texts, known_texts = (labels.dtype.kind not in "biuf" for labels in (y, classes))
-    if texts != known_texts:
-        kinds = "texts" if texts else "numbers", "texts" if known_texts else "numbers"
-        raise ValueError(f"y holds {kinds[0]}, and the classes of the model are {kinds[1]}")
     unknown = np.setdiff1d(y, classes)
     if len(unknown) and new_classes == "refuse":
         shown = [repr(str(label)) for label in unknown[:5]] + ["..."] * (len(unknown) > 5)
@@ -311,6 +302,30 @@ def case_labels(
         )
     classes = np.union1d(classes, unknown) if len(unknown) else classes
     return classes, np.searchsorted(classes, y)
+
+
+def labels_of_rows(y: Any, n_rows: int, classes: np.ndarray | None = None) -> np.ndarray:
+    """One label per row, none of them missing.
+
+    Parameters
+    ----------
+    y : as a user gives them
+    n_rows : of X
+    classes : of a model, to be texts or numbers as these are; None where there is no model
+    """
+    y = on_host(y) if is_tensor(y) else y
+    check_labels(y)
+    _check_present(missing_labels(y))
+    y = column_or_1d(y)
+    if len(y) != n_rows:
+        raise ValueError(f"X has {n_rows} rows and y has {len(y)} labels; give one label per row")
+    if classes is None:
+        return y
+    texts, known_texts = (labels.dtype.kind not in "biuf" for labels in (y, classes))
+    if texts != known_texts:
+        kinds = "texts" if texts else "numbers", "texts" if known_texts else "numbers"
+        raise ValueError(f"y holds {kinds[0]}, and the classes of the model are {kinds[1]}")
+    return y
 
 
 def row_numbers(indices: Any, n_rows: int) -> np.ndarray:

@@ -72,6 +72,31 @@ def test_a_class_of_one_row_is_no_reason_to_stop(wine):
     assert card.shares["tuned kNN"].sum(axis=1) == pytest.approx(np.ones(178))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: y[:-1], "X has 89 rows and y has 88 labels"),
+        (lambda y: np.append(y[:-1].astype(object), None), "missing labels, the first in row 88"),
+        (lambda y: np.append(np.zeros(88), np.nan), "missing labels, the first in row 88"),
+        (lambda y: np.stack([y, y], axis=1), "should be a 1d array"),
+    ],
+)
+def test_labels_that_are_none_are_refused_before_the_work(wine, change, message, monkeypatch):
+    X, y = wine[0][::2], change(wine[1][::2])
+    model = SML().fit(*wine)
+    monkeypatch.setattr(SML, "fit", pytest.fail)
+    monkeypatch.setattr(SML, "predict_proba", pytest.fail)
+    for measure in (evaluate, cross_evaluate):
+        with pytest.raises(ValueError, match=message):
+            measure(model, X, y)
+
+
+def test_labels_are_of_the_kind_of_the_classes(wine):
+    model = SML().fit(*wine)
+    with pytest.raises(ValueError, match="y holds numbers, and the classes of the model are texts"):
+        evaluate(model, wine[0], np.zeros(178))
+
+
 def test_what_stores_no_rows_is_refused(wine):
     X, y = wine
     with pytest.raises(ValueError, match="KernelSVM stores no rows"):

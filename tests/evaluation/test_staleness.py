@@ -113,7 +113,7 @@ def test_at_the_end_of_a_pipeline():
         (lambda X, y: (X, y + 1), "classes that the model does not know: '3'"),
         (lambda X, y: (X[:1], y[:1]), "too few"),
         (lambda X, y: (X.iloc[:, :4], y), "features"),
-        (lambda X, y: (X, y[:-3]), "one class for each"),
+        (lambda X, y: (X, y[:-3]), "X has 89 rows and y has 86 labels; give one label per row"),
     ],
 )
 def test_bad_rows_are_refused_in_one_line(change, message, wine):

@@ -7,13 +7,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.validation import _num_samples, check_consistent_length, has_fit_parameter
 
 from plml.backend.arrays import on_host
 from plml.backend.progress import in_blocks, plan, stage
 from plml.evaluation.rivals import RIVALS, rivals, stratified_folds, stratified_part
 from plml.evaluation.scorecard import Scorecard, positive_class
-from plml.validation import query_data
+from plml.validation import labels_of_rows, query_data
 
 #: The name of what is judged.
 LEARNED = "learned metric"
@@ -49,12 +49,13 @@ def evaluate(
     >>> card.rivals
     ['tuned kNN', 'Euclidean 5-NN', 'largest class']
     """
+    labels = labels_of_rows(y, _num_samples(X), model.classes_)
     X, model = at_classifier(model, X)
     if positive is not None:
         positive_class(model.classes_, positive)  # before the work
     shares = _shares(model, X, random_state)
     n_known = _n_known(*euclidean(model, X)[:2])
-    return Scorecard(np.asarray(y), model.classes_, shares, source, positive, n_known)
+    return Scorecard(labels, model.classes_, shares, source, positive, n_known)
 
 
 def cross_evaluate(
@@ -97,7 +98,9 @@ def cross_evaluate(
     >>> bool(card.figures["learned metric"].accuracy > 0.9)
     True
     """
-    labels, classes = np.asarray(y), np.unique(np.asarray(y))
+    labels = labels_of_rows(y, _num_samples(X))
+    classes = np.unique(labels)
+    check_consistent_length(X, sample_weight)
     if positive is not None:
         positive_class(classes, positive)
     if n_folds < 1:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.validation import _num_samples
 
 from plml.backend.arrays import on_host
 from plml.evaluation.measuring import at_classifier, euclidean
@@ -19,7 +20,7 @@ from plml.evaluation.rivals import stratified_folds
 from plml.evaluation.scorecard_text import cell, html_table
 from plml.preprocessing.columns import listed
 from plml.stages.search import inverse_distances, vote
-from plml.validation import query_data, taken
+from plml.validation import labels_of_rows, query_data, taken
 
 #: The four answers for every new row.
 AS_IS, EUCLIDEAN, GROWN, REFIT = (
@@ -193,11 +194,11 @@ def staleness(model: Any, X: Any, y: Any, *, n_parts: int = 2, random_state: int
     >>> found.n_rows
     89
     """
+    labels = _known_labels(labels_of_rows(y, _num_samples(X), model.classes_), model.classes_)
+    folds = _parts(labels, n_parts, random_state)
     X, model = at_classifier(model, X)
     predicted = on_host(model.predict(X))
     queries, rows, codes = euclidean(model, X)
-    labels = _checked_labels(on_host(y), predicted, model.classes_)
-    folds = _parts(labels, n_parts, random_state)
     plain = model.classes_[_euclidean_codes(model, rows, codes, queries)]
     right = {AS_IS: predicted == labels, EUCLIDEAN: plain == labels}
     for name, answer in ((GROWN, _grown), (REFIT, _refitted)):
@@ -289,10 +290,8 @@ def _voting(model: Any) -> tuple[int, str, np.ndarray | None]:
     return base.voting.n_neighbors, how, base.sample_weight
 
 
-def _checked_labels(y: np.ndarray, predicted: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The classes of the new rows, all of them known."""
-    if y.shape != predicted.shape:
-        raise ValueError(f"y must have one class for each of the {len(predicted)} rows of X")
+def _known_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The labels, all of them classes of the model."""
     unknown = sorted(set(y.tolist()) - set(classes.tolist()), key=str)
     if unknown:
         raise ValueError(
