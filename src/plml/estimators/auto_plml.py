@@ -51,7 +51,7 @@ from plml.estimators._scoring import ScoresAsSelected, Scoring
 from plml.estimators._selection import counts, largest_first, votes
 from plml.estimators.plml import PLML
 from plml.estimators.sml import SML
-from plml.evaluation.rivals import stratified_part
+from plml.evaluation.stratified import stratified_part
 from plml.io.checkpoints import Checkpoint
 from plml.metric.votes import Voting
 from plml.ops.span import inside, span_of

@@ -23,7 +23,7 @@ from plml.baselines.kernel_machines import (
 from plml.estimators._fitted_state import of_one_fit, refitted
 from plml.estimators._folds import checked_splits, folds_of_kept
 from plml.estimators._parameters import Parameters, parameter
-from plml.evaluation.rivals import stratified_part
+from plml.evaluation.stratified import stratified_part
 from plml.ops.topk import row_blocks
 from plml.validation import (
     query_data,

@@ -11,8 +11,9 @@ from sklearn.utils.validation import _num_samples, check_consistent_length, has_
 
 from plml.backend.arrays import on_host
 from plml.backend.progress import in_blocks, plan, stage
-from plml.evaluation.rivals import RIVALS, rivals, stratified_folds, stratified_part
+from plml.evaluation.rivals import RIVALS, rivals
 from plml.evaluation.scorecard import Scorecard, positive_class
+from plml.evaluation.stratified import stratified_folds, stratified_part
 from plml.validation import labels_of_rows, query_data
 
 #: The name of what is judged.

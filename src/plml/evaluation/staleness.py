@@ -16,8 +16,8 @@ from sklearn.utils.validation import _num_samples
 from plml.backend.arrays import on_host
 from plml.evaluation.measuring import at_classifier, euclidean
 from plml.evaluation.paired import Comparison, accuracy_interval, difference_interval, mcnemar
-from plml.evaluation.rivals import stratified_folds
 from plml.evaluation.scorecard_text import cell, html_table
+from plml.evaluation.stratified import stratified_folds
 from plml.preprocessing.columns import listed
 from plml.stages.search import inverse_distances, vote
 from plml.validation import labels_of_rows, query_data, taken

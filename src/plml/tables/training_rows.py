@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plml.backend.progress import stage
-from plml.evaluation.rivals import stratified_part
+from plml.evaluation.stratified import stratified_part
 from plml.preprocessing.columns import Columns, listed, pandas
 from plml.tables.column_report import ColumnReport, describe, no_classes
 from plml.tables.keys import keys_of
