@@ -67,6 +67,29 @@ def test_neighbours_are_chosen_where_other_columns_know():
     assert scores["neighbors"] >= scores["median"]
 
 
+@pytest.mark.parametrize("framed", [False, True])
+def test_columns_that_a_fold_knows_nothing_of_choose_nothing(framed):
+    """One value, one date among 120 rows, in one fold held out."""
+    X, y = told_by_others(120)
+    lonely = np.where(np.arange(len(X)) == 7, 1.0, np.nan)
+    table = np.column_stack([X, lonely])
+    if framed:
+        table = pd.DataFrame(table, columns=list("abcd"))
+        table["when"] = pd.to_datetime(pd.Series(["2020-01-01"], index=[7]))
+    model = AutoPLML(**FEW).fit(table, y)
+    assert model.fill_scores_ == AutoPLML(**FEW).fit(X, y).fill_scores_
+    assert model.n_features_in_ == table.shape[1]
+    assert fill_scores(lonely[:, None], y, True, 0) == {}
+
+
+def test_classes_may_have_fewer_rows_than_there_are_folds(gappy):
+    X, y = gappy
+    rows = np.r_[0:3, 50:54, 100:103]
+    model = AutoPLML(**FEW).fit(X[rows], y[rows])
+    assert set(model.fill_scores_) == {"median", "indicator", "neighbors"}
+    assert fill_scores(X[:4], np.arange(4), True, 0) == {}
+
+
 def test_nothing_is_chosen_where_nothing_is_missing_or_all_is_said(gappy):
     X, y = gappy
     full = np.nan_to_num(X, nan=1.0)

@@ -1,12 +1,13 @@
 """How gaps in numbers are filled, chosen by cross-validation on the training rows."""
 
-import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
+from plml.evaluation.stratified import stratified_folds
 from plml.preprocessing.table_encoder import FILLS, TableEncoder
 from plml.validation import taken
 
@@ -23,7 +24,7 @@ _FOLDS, _NEIGHBORS = 5, (1, 5, 15)
 
 
 def fill_scores(
-    X: Any,
+    table: Any,
     codes: np.ndarray,
     standardize: bool,
     seed: int,
@@ -31,19 +32,37 @@ def fill_scores(
 ) -> dict[str, float]:
     """The accuracy of Euclidean neighbours on held-out rows by each way to fill gaps.
 
+    Columns with so few values that a fold has none to learn from are left out; empty where no
+    other column is there, or every row is a class of its own.
+
     Parameters
     ----------
-    X, codes : the table and the classes of its rows
+    table : rows as ``TableEncoder.tidied`` gives them
+    codes : the classes of the rows
     standardize : of ``TableEncoder``
     seed : of the folds, and of the rows that are taken where there are many
     sample_weight : (n,) how much the rows count, or None
     """
-    rows = np.arange(len(codes))
-    if len(rows) > _MOST_ROWS:
-        rows, _ = train_test_split(rows, train_size=_MOST_ROWS, random_state=seed)
-    counts = None if sample_weight is None else sample_weight[rows]
+    if len(codes) > _MOST_ROWS:
+        rows, _ = train_test_split(np.arange(len(codes)), train_size=_MOST_ROWS, random_state=seed)
+        table, codes = taken(table, rows), codes[rows]
+        sample_weight = None if sample_weight is None else sample_weight[rows]
+    n_folds = min(_FOLDS, int(np.bincount(codes).max()))
+    if n_folds < 2:
+        return {}
+    folds = stratified_folds(codes, n_folds, seed)
+    known = _known(table)
+    columns = np.flatnonzero(np.all([known[train].any(axis=0) for train, _ in folds], axis=0))
+    if not len(columns):
+        return {}
+    table = table.iloc[:, columns] if hasattr(table, "iloc") else table[:, columns]
     encoders = {fill: TableEncoder(standardize, fill) for fill in FILLS}
-    return {fill: _score(X, codes, rows, one, seed, counts) for fill, one in encoders.items()}
+    return {fill: _score(table, codes, folds, one, sample_weight) for fill, one in encoders.items()}
+
+
+def _known(table: Any) -> np.ndarray:
+    """(n, n_columns) where a table has values."""
+    return table.notna().to_numpy() if hasattr(table, "notna") else ~np.isnan(table)
 
 
 def fill_line(missing: str, scores: dict[str, float]) -> str:
@@ -59,28 +78,19 @@ def fill_line(missing: str, scores: dict[str, float]) -> str:
 
 
 def _score(
-    X: Any,
+    table: Any,
     codes: np.ndarray,
-    rows: np.ndarray,
+    folds: Sequence[tuple[np.ndarray, np.ndarray]],
     encoder: TableEncoder,
-    seed: int,
-    counts: np.ndarray | None,
+    sample_weight: np.ndarray | None,
 ) -> float:
     """The accuracy of Euclidean neighbours at their best number, on held-out rows."""
-    hits = np.zeros((len(_NEIGHBORS), len(rows)))
-    folds = StratifiedKFold(min(_FOLDS, len(rows)), shuffle=True, random_state=seed)
-    for train, test in _splits(folds, rows, codes[rows]):
-        known = taken(X, rows[train])
-        Z = encoder.fit(known, None, None if counts is None else counts[train]).transform(known)
-        Q = encoder.transform(taken(X, rows[test]))
+    hits = np.zeros((len(_NEIGHBORS), len(codes)))
+    for train, test in folds:
+        known, counts = taken(table, train), None if sample_weight is None else sample_weight[train]
+        Z = encoder.fit(known, None, counts).transform(known)
+        Q = encoder.transform(taken(table, test))
         for which, k in enumerate(_NEIGHBORS):
-            near = KNeighborsClassifier(min(k, len(train)), algorithm="brute")
-            near.fit(Z, codes[rows[train]])
-            hits[which, test] = near.predict(Q) == codes[rows[test]]
-    return float(np.average(hits, axis=1, weights=counts).max())
-
-
-def _splits(folds: Any, rows: np.ndarray, labels: np.ndarray) -> Any:
-    with warnings.catch_warnings():  # of classes with fewer rows than folds
-        warnings.simplefilter("ignore", UserWarning)
-        yield from folds.split(rows, labels)
+            near = KNeighborsClassifier(min(k, len(train)), algorithm="brute").fit(Z, codes[train])
+            hits[which, test] = near.predict(Q) == codes[test]
+    return float(np.average(hits, axis=1, weights=sample_weight).max())

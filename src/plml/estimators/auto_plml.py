@@ -306,7 +306,7 @@ class AutoPLML(LivingTable, Parameters, ScoresAsSelected, BaseEstimator):
         weights = with_class_weight(weights, self.class_weight, self.classes_, codes)
         choose = self.missing == "auto" and self._gaps.any()
         how = codes, self.standardize, seed, weights
-        self.fill_scores_ = fill_scores(X, *how) if choose else {}
+        self.fill_scores_ = fill_scores(self.encoder_.tidied(X), *how) if choose else {}
         best = max(self.fill_scores_, key=self.fill_scores_.__getitem__, default=first)
         if best != first or weights is not None:
             self.encoder_ = TableEncoder(self.standardize, best).fit(X, None, weights)
