@@ -252,12 +252,21 @@ def test_approximate_inside_predict(served, n_neighbors):
     assert not (own == np.arange(len(X))[:, None]).any()
 
 
+def test_rerank_takes_no_row_for_a_candidate_that_is_none():
+    vectors = np.array([[1.0], [2.0], [3.0], [9.0]])  # the last one is the best
+    np.testing.assert_array_equal(rerank([[1.0]], vectors, [[0, -1, 1, -1]], 2), [[1, 0]])
+
+
 def test_rerank_refuses_what_does_not_fit(rng):
     V = rng.normal(size=(20, 3))
     with pytest.raises(ValueError, match="minimum of 4"):
         rerank(V[:2], V, [[0, 1], [2, 3]], 4)
     with pytest.raises(ValueError, match="2 queries and 1 candidate"):
         rerank(V[:2], V, [[0, 1]], 1)
+    with pytest.raises(ValueError, match="candidate 20 is no row: index_vectors has the rows 0 to"):
+        rerank(V[:2], V, [[0, 20], [2, 3]], 1)
+    with pytest.raises(ValueError, match="query 1 has 1 candidates, and 2 neighbours are wanted"):
+        rerank(V[:2], V, [[0, 1], [2, -1]], 2)
 
 
 def test_the_reduction_refuses_longer_vectors(rng):

@@ -24,7 +24,8 @@ def rerank(query_vectors: Any, index_vectors: Any, candidates: Any, n_neighbors:
     ----------
     query_vectors : (q, D) array, of ``query_vectors``
     index_vectors : (n, D) array, of ``index_vectors``
-    candidates : (q, c) integer array of index rows, a few more than wanted
+    candidates : (q, c) integer array of index rows, a few more than wanted; -1 stands for none, as
+        faiss has it where it finds no more
     n_neighbors : how many are wanted
 
     Returns
@@ -48,8 +49,22 @@ def rerank(query_vectors: Any, index_vectors: Any, candidates: Any, n_neighbors:
     candidates = check_array(candidates, dtype=np.int64, ensure_min_features=n_neighbors)
     if len(candidates) != len(queries):
         raise ValueError(f"there are {len(queries)} queries and {len(candidates)} candidate rows")
+    _check_candidates(candidates, len(vectors), n_neighbors)
     result = np.empty((len(queries), n_neighbors), dtype=np.int64)
     for rows in row_blocks(len(queries), candidates.shape[1] * vectors.shape[1]):
         scores = np.einsum("qd,qcd->qc", queries[rows], vectors[candidates[rows]])
+        scores[candidates[rows] < 0] = -np.inf
         result[rows] = sorted_prefix(Measured(-scores), candidates[rows], n_neighbors)[1]
     return result
+
+
+def _check_candidates(candidates: np.ndarray, n: int, n_neighbors: int) -> None:
+    """Refuse candidates that are no rows, and fewer than are wanted."""
+    if (wrong := candidates[(candidates < -1) | (candidates >= n)]).size:
+        raise ValueError(f"candidate {wrong[0]} is no row: index_vectors has the rows 0 to {n - 1}")
+    found = (candidates >= 0).sum(axis=1)
+    if (few := np.flatnonzero(found < n_neighbors)).size:
+        raise ValueError(
+            f"query {few[0]} has {found[few[0]]} candidates, and {n_neighbors} neighbours are "
+            "wanted; ask the engine for more"
+        )
