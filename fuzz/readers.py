@@ -245,9 +245,6 @@ def main() -> None:
     corpus.mkdir()
     for number, content in enumerate(seeds(kind)):
         (corpus / str(number)).write_bytes(content)
-    for pattern in (f"input{suffix}*",):
-        for old in FOLDER.glob(pattern):
-            old.unlink()
     warnings.simplefilter("ignore")
     atheris.Setup([*sys.argv, str(corpus)], once)
     atheris.Fuzz()
