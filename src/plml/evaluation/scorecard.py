@@ -14,7 +14,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from plml.evaluation.paired import Comparison, accuracy_interval, difference_interval, mcnemar
+from plml.evaluation.paired import Comparison, accuracy_interval, mcnemar
 from plml.evaluation.rivals import LARGEST
 from plml.evaluation.scorecard_text import as_html, as_text, verdict
 from plml.preprocessing.columns import listed
@@ -203,9 +203,7 @@ class Scorecard:
         ----------
         rival : name of the other one
         """
-        found, n = self.compared_with(rival), len(self.labels)
-        low, high = difference_interval(found.only_first, found.only_second, n)
-        return (found.only_first - found.only_second) / n, low, high
+        return self.compared_with(rival).gain(len(self.labels))
 
     @property
     def largest(self) -> Any:

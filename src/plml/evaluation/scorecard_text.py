@@ -72,16 +72,17 @@ def _against_one_answer(card: "Scorecard") -> str:
 
 def as_text(card: "Scorecard") -> str:
     """The figures of all methods, and the verdict."""
-    cells = table_of(card)
-    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
-    lines = [
-        "  ".join(
-            text.ljust(width) if i == 0 else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
+    lines = aligned(table_of(card))
+    return "\n".join([title_of(card), *lines, *_footnotes(card), card.verdict])
+
+
+def aligned(cells: list[list[str]]) -> list[str]:
+    """The lines of a table: names on the left, all else on the right of its column."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
         for line in cells
     ]
-    return "\n".join([title_of(card), *lines, *_footnotes(card), card.verdict])
 
 
 def as_html(card: "Scorecard") -> str:

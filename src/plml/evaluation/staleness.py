@@ -15,8 +15,8 @@ from sklearn.utils.validation import _num_samples
 
 from plml.backend.arrays import on_host
 from plml.evaluation.measuring import at_classifier, euclidean
-from plml.evaluation.paired import Comparison, accuracy_interval, difference_interval, mcnemar
-from plml.evaluation.scorecard_text import cell, html_table
+from plml.evaluation.paired import Comparison, accuracy_interval, mcnemar
+from plml.evaluation.scorecard_text import aligned, cell, html_table
 from plml.evaluation.stratified import stratified_folds
 from plml.preprocessing.columns import listed
 from plml.stages.search import inverse_distances, vote
@@ -86,9 +86,7 @@ class Staleness:
         ----------
         first, second : their names
         """
-        found = self.compared(first, second)
-        interval = difference_interval(found.only_first, found.only_second, self.n_rows)
-        return (found.only_first - found.only_second) / self.n_rows, *interval
+        return self.compared(first, second).gain(self.n_rows)
 
     @property
     def instead(self) -> str:
@@ -152,13 +150,7 @@ class Staleness:
         return lines
 
     def __repr__(self) -> str:
-        lines = self._lines()
-        widths = [max(len(line[i]) for line in lines) for i in range(4)]
-        told = [
-            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
-            for line in lines
-        ]
-        return "\n".join([f"{self.n_rows} new rows", *told, self.verdict])
+        return "\n".join([f"{self.n_rows} new rows", *aligned(self._lines()), self.verdict])
 
     def _repr_html_(self) -> str:
         head, *rows = self._lines()
