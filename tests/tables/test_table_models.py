@@ -58,3 +58,32 @@ def test_a_loaded_model_says_what_it_is_and_what_it_is_worth(wine, tmp_path):
     assert certificate.startswith("certificate: the objective could be lower by at most 0.")
     with pytest.raises(ValueError, match=r"model\.skops is a model, not a table"):
         tables.read_table(tmp_path / "model.skops")
+
+
+def test_a_table_needs_no_name(wine):
+    model = tables.fit(wine[::2], "grape", regularization=1.0, n_bases=2, random_state=0)
+    new = wine[1::2]
+    np.testing.assert_array_equal(model.labels(new), new["grape"])
+    assert "89 rows of the table" in repr(model.evaluate(new))
+    assert len(model.explain(new[:2])) == len(model.prepared(new[:2])) == 2
+    with pytest.raises(ValueError, match="the table lacks the columns 'hue'"):
+        model.counterfactual(new[:1].drop(columns="hue"))
+
+
+def test_truth_values_are_the_same_classes_in_every_file(wine, tmp_path):
+    """Parquet has them, and CSV has their words."""
+    table = wine.assign(grape=wine["grape"] == "barolo")
+    found = {}
+    for name in ("wine.parquet", "wine.csv"):
+        tables.write_table(table, tmp_path / name)
+        found[name] = tables.read_table(tmp_path / name)[0]
+    options = {"regularization": 1.0, "n_bases": 2, "random_state": 0}
+    models = [tables.fit(one, "grape", **options) for one in found.values()]
+    for model in models:
+        for one in found.values():
+            np.testing.assert_array_equal(model.labels(one).astype(str), table["grape"].astype(str))
+            assert set(model.labels(one)) == set(model.classifier.classes_)
+    assert models[0].classifier.classes_.dtype == bool
+    assert models[0].labels(found["wine.csv"].replace({"True": "TRUE"})).sum() == 59
+    with pytest.raises(ValueError, match="holds 'maybe' in row 0; the model knows 'False', 'True'"):
+        models[0].labels(found["wine.csv"].assign(grape="maybe"))

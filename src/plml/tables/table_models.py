@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 LEARNING = "learning"
 #: What may be done with missing values; "impute" is the old name of "auto".
 MISSING_VALUES = ("auto", *FILLS, "impute", "refuse")
+#: What messages call a table without a name.
+_THE_TABLE = "the table"
+#: What truth values are in a file of texts.
+_TRUTHS = {"true": True, "false": False}
 #: Steps of the pipelines: ``AutoPLML`` encodes the table itself.
 _STEPS = (["classify"], ["encode", "scale", "classify"])
 
@@ -124,18 +128,20 @@ class Model:
             lines.append(f"{scoring.name} in cross-validation {shown} (the best, so optimistic)")
         return "\n".join(lines)
 
-    def prepared(self, table: "pd.DataFrame", name: str) -> "pd.DataFrame":
+    def prepared(self, table: "pd.DataFrame", name: str = _THE_TABLE) -> "pd.DataFrame":
         """As the classifier sees the rows, with the names of its features."""
         with stage(ENCODING):
             steps, rows = classifier_of(self.pipeline)[0], self.columns.tidy(table, name)
             return rows if steps is None else steps.transform(rows)
 
-    def labels(self, table: "pd.DataFrame", name: str) -> np.ndarray:
+    def labels(self, table: "pd.DataFrame", name: str = _THE_TABLE) -> np.ndarray:
         """The labels of a table, as the classes of the model."""
         values = labels_of(table, self.target, name)
         classes = self.classifier.classes_
         if classes.dtype.kind not in "biuf":
             return np.array([str(value) for value in values])
+        if classes.dtype.kind == "b":  # texts, in a file of texts
+            values = values.map(lambda value: _TRUTHS.get(str(value).casefold(), value))
         numbers = pandas().to_numeric(values, errors="coerce")
         if numbers.isna().any():
             row = int(np.flatnonzero(numbers.isna())[0])
@@ -145,7 +151,7 @@ class Model:
             )
         return numbers.to_numpy()
 
-    def tell_unknown(self, labels: np.ndarray, name: str) -> None:
+    def tell_unknown(self, labels: np.ndarray, name: str = _THE_TABLE) -> None:
         """Warn of labels that are none of the classes.
 
         Parameters
@@ -177,7 +183,9 @@ class Model:
         """
         return misfits(self.columns, self.profile, table, (self.target, key or self.target), units)
 
-    def evaluate(self, table: "pd.DataFrame", name: str, positive: Any = None) -> Scorecard:
+    def evaluate(
+        self, table: "pd.DataFrame", name: str = _THE_TABLE, positive: Any = None
+    ) -> Scorecard:
         """Measure the model on labelled rows, next to simpler methods trained on its training rows.
 
         Parameters
@@ -190,7 +198,9 @@ class Model:
         rows = self.prepared(table, name)
         return evaluate(self.classifier, rows, labels, source=f"of {name}", positive=positive)
 
-    def explain(self, rows: "pd.DataFrame", name: str, cases: int | None = None) -> Explanation:
+    def explain(
+        self, rows: "pd.DataFrame", name: str = _THE_TABLE, cases: int | None = None
+    ) -> Explanation:
         """Why rows of a table are predicted as they are, in the columns of the table.
 
         Parameters
@@ -203,7 +213,7 @@ class Model:
         return found if self.keys is None else replace(found, row_names=self.keys)
 
     def counterfactual(
-        self, row: "pd.DataFrame", name: str, columns: list[str] | None = None
+        self, row: "pd.DataFrame", name: str = _THE_TABLE, columns: list[str] | None = None
     ) -> Counterfactual | None:
         """The smallest change of some columns that changes the prediction of one row.
 
@@ -217,7 +227,7 @@ class Model:
     def add_cases(
         self,
         table: "pd.DataFrame",
-        name: str = "the table",
+        name: str = _THE_TABLE,
         key: str | None = None,
         new_classes: str = "refuse",
     ) -> Self:
@@ -372,7 +382,7 @@ def write_table(table: "pd.DataFrame", path: Path) -> None:
 def fit(
     table: "pd.DataFrame",
     target: str,
-    name: str,
+    name: str = _THE_TABLE,
     *,
     regularization: float | None = None,
     paper: bool = False,
