@@ -23,7 +23,8 @@ def test_the_command_line_gives_advice_in_its_own_options(rng, tmp_path, capsys,
     assert any("or --tol (now 1e-05)" in line for line in said)
     assert main([*command, "--regularization", "1"]) == 0
     assert "stopped at" not in capsys.readouterr().err
-    for option, value in (("--max-iter", "0"), ("--regularization", "-1"), ("--bases", "0")):
+    wrong = {"--max-iter": "0", "--regularization": "-1", "--bases": "0", "--max-rows": "1"}
+    for option, value in wrong.items():
         assert main([*command, option, value]) == 2
         error = capsys.readouterr().err
         assert f"{option} must be" in error

@@ -278,6 +278,20 @@ def test_predictions_as_parquet(files, tmp_path):
     assert len(pd.read_parquet(out)) == 58
 
 
+def test_an_explanation_as_parquet(files, tmp_path, capsys):
+    """Values of numbers and of categories are in the same column."""
+    asked = ("explain", files / "model.skops", files / "test.csv", "--row", 3, "-o")
+    for name in ("found.parquet", "found.csv"):
+        assert run(*asked, tmp_path / name) == 0
+    whole, texts = pd.read_parquet(tmp_path / "found.parquet"), pd.read_csv(tmp_path / "found.csv")
+    assert list(whole.columns) == list(texts.columns)
+    for column in ("value", "neighbor_value"):
+        in_both = pd.to_numeric(whole[column], errors="coerce"), texts[column]
+        np.testing.assert_allclose(in_both[0], pd.to_numeric(in_both[1], errors="coerce"))
+        assert set(whole[column]) & {"north", "south"}
+    assert whole["likeness"].dtype == float
+
+
 def test_a_fit_goes_on_from_its_checkpoint(files, tmp_path, capsys):
     out, state = tmp_path / "m.skops", tmp_path / "fit.npz"
     options = ("--target", "grape", "-o", out, "--bases", 3, "--checkpoint", state)

@@ -284,7 +284,7 @@ def _in_options() -> Iterator[None]:
         message = str(error)
         for name, option in FIT_OPTIONS.items():
             message = re.sub(rf"The '{name}' parameter of \w+", option, message)
-            message = re.sub(rf"\b{name}=", f"{option} ", message)
+            message = re.sub(rf"\b{name}(=| (?=must\b))", f"{option} ", message)
             message = re.sub(rf"\bset {name}\b", f"set {option}", message)
         for advice, here in _ADVICE.items():
             message = message.replace(advice, here)

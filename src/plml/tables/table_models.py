@@ -23,7 +23,7 @@ from plml.inspection.explanation import Explanation
 from plml.io.files import write
 from plml.io.model_files import read_record, write_record
 from plml.preprocessing import MeanNormScaler
-from plml.preprocessing.columns import Columns, listed, pandas
+from plml.preprocessing.columns import Columns, listed, pandas, plain_text
 from plml.preprocessing.table_encoder import FILLS, TableEncoder
 from plml.tables.column_report import ColumnReport
 from plml.tables.living_models import case_values, new_keys, pipeline_without, rows_of
@@ -375,8 +375,15 @@ def write_table(table: "pd.DataFrame", path: Path) -> None:
         write(path, table.to_csv(index=False))
         return
     buffer = BytesIO()
-    table.to_parquet(buffer, index=False)
+    table.apply(_of_one_type).to_parquet(buffer, index=False)
     write(path, buffer.getvalue())
+
+
+def _of_one_type(values: "pd.Series") -> "pd.Series":
+    """A column that Parquet can hold: texts, where there are several types."""
+    if pandas().api.types.infer_dtype(values) not in ("mixed", "mixed-integer"):
+        return values
+    return values.map(plain_text, na_action="ignore")
 
 
 def fit(
