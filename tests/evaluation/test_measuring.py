@@ -2,13 +2,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from plml import PLML, SML, AutoPLML, KernelSVM
-from plml.evaluation import cross_evaluate, evaluate
+from plml.evaluation import cross_evaluate, evaluate, staleness
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,17 @@ def test_a_table_with_categories(wine):
     card = evaluate(model, table[1::2], y[1::2])
     np.testing.assert_array_equal(card.predictions["learned metric"], model.predict(table[1::2]))
     assert card.figures["Euclidean 5-NN"].accuracy > 0.9  # of standardised columns
+
+
+def test_a_search_is_measured_as_what_it_found(wine):
+    X, y = wine
+    pipeline = make_pipeline(StandardScaler(), SML())
+    search = GridSearchCV(pipeline, {"sml__n_neighbors": [1, 5]}, cv=2).fit(X[::2], y[::2])
+    expected = search.best_estimator_
+    assert repr(evaluate(search, X[1::2], y[1::2])) == repr(evaluate(expected, X[1::2], y[1::2]))
+    one, other = (staleness(model, X[1::2], y[1::2]) for model in (search, expected))
+    assert repr(one) == repr(other)
+    assert cross_evaluate(search, X, y, n_folds=2).figures["learned metric"].accuracy > 0.9
 
 
 def test_cross_evaluation_holds_rows_out(wine):

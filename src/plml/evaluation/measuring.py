@@ -34,7 +34,8 @@ def evaluate(
 
     Parameters
     ----------
-    model : a fitted estimator of this library that has neighbours, or a pipeline that ends in one
+    model : a fitted estimator of this library that has neighbours, a pipeline that ends in one, or
+        a search over either (``GridSearchCV``)
     X, y : rows to which it was not fitted, and their classes
     source : what the text calls the rows
     positive : the class of interest, one of two; or None
@@ -174,6 +175,7 @@ def fit_options(model: Any, sample_weight: np.ndarray | None) -> dict[str, Any]:
 
 def at_classifier(model: Any, X: Any) -> tuple[Any, Any]:
     """Rows as the classifier at the end of a pipeline has them, and the classifier."""
+    model = getattr(model, "best_estimator_", model)
     if not isinstance(model, Pipeline):
         return X, model
     return (model[:-1].transform(X) if len(model) > 1 else X), model[-1]

@@ -171,8 +171,7 @@ def staleness(model: Any, X: Any, y: Any, *, n_parts: int = 2, random_state: int
 
     Parameters
     ----------
-    model : a fitted estimator of this library that has neighbours, or a pipeline that ends in one;
-        it stays as it is
+    model : as in ``plml.evaluation.evaluate``; it stays as it is
     X, y : rows that it was not fitted to, and their classes
     n_parts : number of parts, at least two; every part takes a refit
     random_state : seeds the cut into parts
