@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
+import plml
 from plml import tables
+from plml.evaluation import cross_evaluate, evaluate
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +89,16 @@ def test_truth_values_are_the_same_classes_in_every_file(wine, tmp_path):
     assert models[0].labels(found["wine.csv"].replace({"True": "TRUE"})).sum() == 59
     with pytest.raises(ValueError, match="holds 'maybe' in row 0; the model knows 'False', 'True'"):
         models[0].labels(found["wine.csv"].assign(grape="maybe"))
+
+
+def test_functions_for_estimators_say_what_to_ask_of_the_model_of_a_table(wine):
+    model = tables.fit(wine[::2], "grape", regularization=1.0, n_bases=2, random_state=0)
+    new = wine[1::2]
+    for ask in (plml.explain, plml.counterfactual):
+        with pytest.raises(ValueError, match=r"explains itself: model\.explain\(table\)"):
+            ask(model, new[:1])
+    for ask in (evaluate, cross_evaluate, plml.staleness):
+        with pytest.raises(ValueError, match=r"give model\.classifier and model\.prepared"):
+            ask(model, new, new["grape"])
+    found = plml.staleness(model.classifier, model.prepared(new), model.labels(new))
+    assert found.n_rows == len(new)

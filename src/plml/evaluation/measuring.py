@@ -51,8 +51,8 @@ def evaluate(
     >>> card.rivals
     ['tuned kNN', 'Euclidean 5-NN', 'largest class']
     """
-    labels = labels_of_rows(y, _num_samples(X), model.classes_)
     X, model = at_classifier(model, X)
+    labels = labels_of_rows(y, _num_samples(X), model.classes_)
     if positive is not None:
         positive_class(model.classes_, positive)  # before the work
     shares = _shares(model, X, random_state)
@@ -100,6 +100,7 @@ def cross_evaluate(
     >>> bool(card.figures["learned metric"].accuracy > 0.9)
     True
     """
+    _refuse_model_of_table(model)
     labels = labels_of_rows(y, _num_samples(X))
     classes = np.unique(labels)
     check_consistent_length(X, sample_weight)
@@ -176,9 +177,19 @@ def fit_options(model: Any, sample_weight: np.ndarray | None) -> dict[str, Any]:
 def at_classifier(model: Any, X: Any) -> tuple[Any, Any]:
     """Rows as the classifier at the end of a pipeline has them, and the classifier."""
     model = getattr(model, "best_estimator_", model)
+    _refuse_model_of_table(model)
     if not isinstance(model, Pipeline):
         return X, model
     return (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
+
+
+def _refuse_model_of_table(model: Any) -> None:
+    """Refuse a ``plml.tables.Model``, whose rows are those of a table."""
+    if hasattr(model, "pipeline"):
+        raise ValueError(
+            "this is the model of a table: use model.evaluate(table), or give model.classifier and "
+            "model.prepared(table)"
+        )
 
 
 def _shares(model: Any, X: Any, random_state: int) -> dict[str, np.ndarray]:

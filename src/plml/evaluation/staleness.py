@@ -185,9 +185,9 @@ def staleness(model: Any, X: Any, y: Any, *, n_parts: int = 2, random_state: int
     >>> found.n_rows
     89
     """
+    X, model = at_classifier(model, X)
     labels = _known_labels(labels_of_rows(y, _num_samples(X), model.classes_), model.classes_)
     folds = _parts(labels, n_parts, random_state)
-    X, model = at_classifier(model, X)
     predicted = on_host(model.predict(X))
     queries, rows, codes = euclidean(model, X)
     plain = model.classes_[_euclidean_codes(model, rows, codes, queries)]

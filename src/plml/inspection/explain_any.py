@@ -254,6 +254,10 @@ def classifier_of(model: Any) -> tuple[Any, Any]:
 
 
 def _check_explains(model: Any) -> None:
+    if hasattr(model, "pipeline"):
+        raise ValueError(
+            "this is the model of a table, which explains itself: model.explain(table)"
+        )
     if not hasattr(model, "explain"):
         raise ValueError(
             f"{type(model).__name__} has no neighbours to explain by; give one of plml's "
