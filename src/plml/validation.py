@@ -307,7 +307,8 @@ def case_labels(
         shown = [repr(str(label)) for label in unknown[:5]] + ["..."] * (len(unknown) > 5)
         raise ValueError(
             f"y has classes that the model does not know: {', '.join(shown)}; "
-            'fit again to learn them, or take them as cases with new_classes="allow"'
+            'fit again to learn them, or take them as cases with new_classes="allow" '
+            "(plml add --new-classes allow)"
         )
     classes = np.union1d(classes, unknown) if len(unknown) else classes
     return classes, np.searchsorted(classes, y)

@@ -11,8 +11,10 @@ from plml.backend.progress import stage
 from plml.evaluation.rivals import stratified_part
 from plml.preprocessing.columns import Columns, listed, pandas
 from plml.tables.column_report import ColumnReport, describe, no_classes
+from plml.tables.keys import keys_of
 from plml.tables.training_profile import TrainingProfile
 from plml.validation import rows_that_count
+from plml.wording import rows_told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,7 +168,7 @@ def _that_count(
 
 
 def _keys(values: "pd.Series", where: str) -> np.ndarray:
-    """Numbers as numbers, all else as texts."""
+    """As ``keys_of``, with a warning where rows share one."""
     n_repeated = int(values.duplicated().sum())
     if n_repeated:
         warnings.warn(
@@ -174,12 +176,7 @@ def _keys(values: "pd.Series", where: str) -> np.ndarray:
             "then not one row alone",
             stacklevel=3,
         )
-    keys = values.to_numpy()
-    if keys.dtype.kind in "iuf":
-        return keys
-    return np.array(
-        ["" if lost else str(key) for key, lost in zip(keys, values.isna(), strict=True)]
-    )
+    return keys_of(values)
 
 
 def labels_of(table: "pd.DataFrame", target: str, name: str) -> "pd.Series":
@@ -196,8 +193,8 @@ def labels_of(table: "pd.DataFrame", target: str, name: str) -> "pd.Series":
     lost = np.flatnonzero(labels.isna())
     if len(lost):
         raise ValueError(
-            f"{name}: column {target!r} has no label in {len(lost)} rows, the first is row "
-            f"{int(lost[0])}; drop these rows"
+            f"{name}: column {target!r} has no label in {rows_told(lost)}; drop "
+            f"{'it' if len(lost) == 1 else 'these rows'}"
         )
     return labels
 
