@@ -68,7 +68,10 @@ def _score(
 ) -> float:
     """The accuracy of Euclidean neighbours at their best number, on held-out rows."""
     hits = np.zeros((len(_NEIGHBORS), len(rows)))
-    folds = StratifiedKFold(min(_FOLDS, len(rows)), shuffle=True, random_state=seed)
+    n_folds = min(_FOLDS, int(np.bincount(codes[rows]).max()))
+    if n_folds < 2:
+        return 0.0  # no class has two rows: no way is better than another
+    folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     for train, test in _splits(folds, rows, codes[rows]):
         known = taken(X, rows[train])
         Z = encoder.fit(known, None, None if counts is None else counts[train]).transform(known)
