@@ -314,23 +314,33 @@ def case_labels(
     return classes, np.searchsorted(classes, y)
 
 
-def row_numbers(indices: Any, n_rows: int) -> np.ndarray:
-    """Some of n rows by their numbers, each once, or by a mask of all rows; sorted."""
+def case_numbers(indices: Any, n_rows: int, name: str = "rows") -> np.ndarray:
+    """Some of n cases by their numbers, in the order given, or by a mask of all cases.
+
+    Parameters
+    ----------
+    name : of the parameter, for messages
+    """
     given = np.atleast_1d(on_host(indices) if is_tensor(indices) else np.asarray(indices))
     if given.dtype == bool and given.shape == (n_rows,):
         return np.flatnonzero(given)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ValueError(
-            f"indices must be numbers of cases from 0 to {n_rows - 1}, or a mask of {n_rows}; got "
+            f"{name} must be numbers of cases from 0 to {n_rows - 1}, or a mask of {n_rows}; got "
             f"{given.dtype} of shape {given.shape}"
         )
-    rows, counts = np.unique(given, return_counts=True)
-    if len(rows) and (rows[0] < 0 or rows[-1] >= n_rows):
-        wrong = rows[-1] if rows[-1] >= n_rows else rows[0]
+    if given.size and (given.min() < 0 or given.max() >= n_rows):
+        wrong = given.max() if given.max() >= n_rows else given.min()
         raise ValueError(f"there is no case {wrong}; the cases are numbered from 0 to {n_rows - 1}")
+    return given.astype(np.int64)
+
+
+def row_numbers(indices: Any, n_rows: int) -> np.ndarray:
+    """As ``case_numbers``, sorted, each case once."""
+    rows, counts = np.unique(case_numbers(indices, n_rows, "indices"), return_counts=True)
     if (counts > 1).any():
         raise ValueError(f"case {rows[counts > 1][0]} is named more than once")
-    return rows.astype(np.int64)
+    return rows
 
 
 def safe_floats(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
