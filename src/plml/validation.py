@@ -278,19 +278,14 @@ def check_range(X: np.ndarray, dtype: Any) -> np.ndarray:
     return X.astype(dtype, copy=False)
 
 
-def case_labels(
-    y: Any, n_rows: int, classes: np.ndarray, new_classes: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """The classes of a model after cases with labels y joined, and the codes of these labels.
+def checked_labels(y: Any, n_rows: int, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels of rows for a model, one per row, and those of them that are none of its classes.
 
     Parameters
     ----------
     y : (n_rows,) labels
     classes : that the model knows
-    new_classes : {"refuse", "allow"}
     """
-    if new_classes not in ("refuse", "allow"):
-        raise ValueError(f'new_classes must be "refuse" or "allow", got {new_classes!r}')
     y = on_host(y) if is_tensor(y) else y
     check_labels(y)
     _check_present(missing_labels(y))
@@ -302,7 +297,22 @@ def case_labels(
     if texts != known_texts:
         kinds = "texts" if texts else "numbers", "texts" if known_texts else "numbers"
         raise ValueError(f"y holds {kinds[0]}, and the classes of the model are {kinds[1]}")
-    unknown = np.setdiff1d(y, classes)
+    return y, np.setdiff1d(y, classes)
+
+
+def case_labels(
+    y: Any, n_rows: int, classes: np.ndarray, new_classes: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """The classes of a model after cases with labels y joined, and the codes of these labels.
+
+    Parameters
+    ----------
+    y, n_rows, classes : as in ``checked_labels``
+    new_classes : {"refuse", "allow"}
+    """
+    if new_classes not in ("refuse", "allow"):
+        raise ValueError(f'new_classes must be "refuse" or "allow", got {new_classes!r}')
+    y, unknown = checked_labels(y, n_rows, classes)
     if len(unknown) and new_classes == "refuse":
         shown = [repr(str(label)) for label in unknown[:5]] + ["..."] * (len(unknown) > 5)
         raise ValueError(

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from plml.evaluation.rivals import stratified_folds
 from plml.evaluation.scorecard_text import cell, html_table
 from plml.preprocessing.columns import listed
 from plml.stages.search import inverse_distances, vote
-from plml.validation import query_data, taken
+from plml.validation import checked_labels, query_data, taken
 
 #: The four answers for every new row.
 AS_IS, EUCLIDEAN, GROWN, REFIT = (
@@ -196,7 +197,7 @@ def staleness(model: Any, X: Any, y: Any, *, n_parts: int = 2, random_state: int
     X, model = at_classifier(model, X)
     predicted = on_host(model.predict(X))
     queries, rows, codes = euclidean(model, X)
-    labels = _checked_labels(on_host(y), predicted, model.classes_)
+    labels = _known_labels(y, len(predicted), model.classes_)
     folds = _parts(labels, n_parts, random_state)
     plain = model.classes_[_euclidean_codes(model, rows, codes, queries)]
     right = {AS_IS: predicted == labels, EUCLIDEAN: plain == labels}
@@ -289,25 +290,23 @@ def _voting(model: Any) -> tuple[int, str, np.ndarray | None]:
     return base.voting.n_neighbors, how, base.sample_weight
 
 
-def _checked_labels(y: np.ndarray, predicted: np.ndarray, classes: np.ndarray) -> np.ndarray:
+def _known_labels(y: Any, n_rows: int, classes: np.ndarray) -> np.ndarray:
     """The classes of the new rows, all of them known."""
-    if y.shape != predicted.shape:
-        raise ValueError(f"y must have one class for each of the {len(predicted)} rows of X")
-    unknown = sorted(set(y.tolist()) - set(classes.tolist()), key=str)
-    if unknown:
+    labels, unknown = checked_labels(y, n_rows, classes)
+    if len(unknown):
         raise ValueError(
             f"y has classes that the model does not know: {listed(unknown)}; leave these rows out, "
             "or fit the model again"
         )
-    return y
+    return labels
 
 
 def _parts(
     labels: np.ndarray, n_parts: int, random_state: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Rows that are known and rows that are judged, for every part."""
-    if n_parts < 2:
-        raise ValueError(f"n_parts must be at least 2, got {n_parts}")
+    if not isinstance(n_parts, Integral) or n_parts < 2:
+        raise ValueError(f"n_parts must be an integer of at least 2, got {n_parts!r}")
     largest = int(np.unique(labels, return_counts=True)[1].max())
     if largest < n_parts:
         raise ValueError(
