@@ -25,8 +25,8 @@ FLOAT_TYPES = (np.float64, np.float32)
 _LONGEST_NAME = 80
 #: What is said of entries that are no numbers.
 _NO_NUMBER = ("could not convert string", "float() argument", "setting an array element")
-#: Weights are at most so large, and at least one over this.
-_LARGEST_WEIGHT = 1e100
+#: Weights are at most so large, and at least one over this: single precision holds their products.
+_LARGEST_WEIGHT = 1e12
 
 
 def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -125,12 +125,20 @@ def with_class_weight(
         else:
             of_classes = _numbers_per_class(class_weight, classes)
         weights = weights * of_classes[codes]
+        if not 1.0 / _LARGEST_WEIGHT <= weights.min() <= weights.max() <= _LARGEST_WEIGHT:
+            raise ValueError(
+                f"sample_weight times class_weight is {weights.min():g} to {weights.max():g}; it "
+                f"must be between {1.0 / _LARGEST_WEIGHT:g} and {_LARGEST_WEIGHT:g}"
+            )
     return None if weights is None or (weights == 1.0).all() else weights
 
 
 def _numbers_per_row(given: Any, n_rows: int) -> np.ndarray:
     """Weights as float64, one per row of X."""
-    values = np.asarray(on_host(given) if is_tensor(given) else given)
+    try:
+        values = np.asarray(on_host(given) if is_tensor(given) else given)
+    except ValueError:
+        raise ValueError("sample_weight is ragged; give one number per row") from None
     if values.shape != (n_rows,):
         raise ValueError(
             f"sample_weight has shape {values.shape}, and X has {n_rows} rows: give one number per "
