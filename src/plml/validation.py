@@ -25,8 +25,8 @@ FLOAT_TYPES = (np.float64, np.float32)
 _LONGEST_NAME = 80
 #: What is said of entries that are no numbers.
 _NO_NUMBER = ("could not convert string", "float() argument", "setting an array element")
-#: Weights are at most so large, and at least one over this.
-_LARGEST_WEIGHT = 1e100
+#: Weights are at most so large, and at least one over this: single precision holds their products.
+_LARGEST_WEIGHT = 1e12
 
 
 def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -125,12 +125,20 @@ def with_class_weight(
         else:
             of_classes = _numbers_per_class(class_weight, classes)
         weights = weights * of_classes[codes]
+        if not 1.0 / _LARGEST_WEIGHT <= weights.min() <= weights.max() <= _LARGEST_WEIGHT:
+            raise ValueError(
+                f"sample_weight times class_weight is {weights.min():g} to {weights.max():g}; it "
+                f"must be between {1.0 / _LARGEST_WEIGHT:g} and {_LARGEST_WEIGHT:g}"
+            )
     return None if weights is None or (weights == 1.0).all() else weights
 
 
 def _numbers_per_row(given: Any, n_rows: int) -> np.ndarray:
     """Weights as float64, one per row of X."""
-    values = np.asarray(on_host(given) if is_tensor(given) else given)
+    try:
+        values = np.asarray(on_host(given) if is_tensor(given) else given)
+    except ValueError:
+        raise ValueError("sample_weight is ragged; give one number per row") from None
     if values.shape != (n_rows,):
         raise ValueError(
             f"sample_weight has shape {values.shape}, and X has {n_rows} rows: give one number per "
@@ -298,7 +306,8 @@ def case_labels(
         shown = [repr(str(label)) for label in unknown[:5]] + ["..."] * (len(unknown) > 5)
         raise ValueError(
             f"y has classes that the model does not know: {', '.join(shown)}; "
-            'fit again to learn them, or take them as cases with new_classes="allow"'
+            'fit again to learn them, or take them as cases with new_classes="allow" '
+            "(plml add --new-classes allow)"
         )
     classes = np.union1d(classes, unknown) if len(unknown) else classes
     return classes, np.searchsorted(classes, y)
@@ -328,23 +337,33 @@ def labels_of_rows(y: Any, n_rows: int, classes: np.ndarray | None = None) -> np
     return y
 
 
-def row_numbers(indices: Any, n_rows: int) -> np.ndarray:
-    """Some of n rows by their numbers, each once, or by a mask of all rows; sorted."""
+def case_numbers(indices: Any, n_rows: int, name: str = "rows") -> np.ndarray:
+    """Some of n cases by their numbers, in the order given, or by a mask of all cases.
+
+    Parameters
+    ----------
+    name : of the parameter, for messages
+    """
     given = np.atleast_1d(on_host(indices) if is_tensor(indices) else np.asarray(indices))
     if given.dtype == bool and given.shape == (n_rows,):
         return np.flatnonzero(given)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ValueError(
-            f"indices must be numbers of cases from 0 to {n_rows - 1}, or a mask of {n_rows}; got "
+            f"{name} must be numbers of cases from 0 to {n_rows - 1}, or a mask of {n_rows}; got "
             f"{given.dtype} of shape {given.shape}"
         )
-    rows, counts = np.unique(given, return_counts=True)
-    if len(rows) and (rows[0] < 0 or rows[-1] >= n_rows):
-        wrong = rows[-1] if rows[-1] >= n_rows else rows[0]
+    if given.size and (given.min() < 0 or given.max() >= n_rows):
+        wrong = given.max() if given.max() >= n_rows else given.min()
         raise ValueError(f"there is no case {wrong}; the cases are numbered from 0 to {n_rows - 1}")
+    return given.astype(np.int64)
+
+
+def row_numbers(indices: Any, n_rows: int) -> np.ndarray:
+    """As ``case_numbers``, sorted, each case once."""
+    rows, counts = np.unique(case_numbers(indices, n_rows, "indices"), return_counts=True)
     if (counts > 1).any():
         raise ValueError(f"case {rows[counts > 1][0]} is named more than once")
-    return rows.astype(np.int64)
+    return rows
 
 
 def safe_floats(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:

@@ -174,7 +174,7 @@ def dates(table):
         (lambda t: t.drop(columns="grape"), "has no column 'grape'; it has 'alc"),
         (lambda t: t.__setitem__("grape", "one"), "one class only"),
         (lambda t: t.loc.__setitem__((3, "ash"), np.inf), "'ash' holds infinite values, the first"),
-        (lambda t: t.loc.__setitem__((3, "grape"), None), "no label in 1 rows, the first is row 3"),
+        (lambda t: t.loc.__setitem__((3, "grape"), None), "no label in row 3; drop it"),
         (lambda t: t.drop(columns=t.columns[:-1]), "no column besides 'grape'"),
         (lambda t: t.drop(index=t.index), "has no rows"),
     ],
@@ -257,7 +257,7 @@ def test_labels_of_another_kind_are_refused(files, tmp_path, capsys):
     table.to_csv(tmp_path / "lost.csv", index=False)
     assert run("evaluate", files / "model.skops", tmp_path / "lost.csv") == 2
     captured = capsys.readouterr()
-    assert "no label in 1 rows, the first is row 3" in captured.err
+    assert "no label in row 3; drop it" in captured.err
     assert captured.out == ""
     numbers = pd.read_csv(files / "train.csv")
     numbers["grape"] = pd.factorize(numbers["grape"])[0]

@@ -125,3 +125,9 @@ def test_many_categories_are_not_a_feature_each():
     encoder = TableEncoder().fit(table)
     assert len(encoder.get_feature_names_out()) == 1 + 31
     assert "'town' has 80 values" in "\n".join(encoder.summary_lines())
+
+
+def test_a_few_rows_with_a_gap():
+    X, y = [[0.0, np.nan], [1.0, 2.0], [0.1, 3.0], [1.1, 2.5], [0.2, 1.0]], [0, 1, 0, 1, 0]
+    assert AutoPLML(random_state=0).fit(X, y).predict(X).shape == (5,)
+    assert fill_scores(np.array(X)[:2], np.array([0, 1]), True, 0) == {}

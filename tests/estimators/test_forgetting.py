@@ -10,6 +10,8 @@ from model_bytes import is_in, members
 from plml import CBLML, GLML, PLML, load, save
 from plml.ops.span import round_center, span_of
 from plml.stages.anchors import anchors_without, kmeans_anchors
+from plml.stages.graph import scales_without
+from plml.stages.neighbors import euclidean_neighbors
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -60,6 +62,30 @@ def test_nothing_is_left_where_rows_lie_in_a_span(data, rng, tmp_path):
     model = LIVING["PLML-optimize"]().fit(X, y).forget_cases([7])
     save(model, tmp_path / "m.skops")
     assert is_in(tmp_path / "m.skops", [float(v) for v in X[7]]) == []
+
+
+@pytest.mark.parametrize("name", LIVING)
+def test_no_distance_to_a_forgotten_row_is_left(rng, name, tmp_path):
+    """Who knows some distances to a row, and the rows that they are from, knows the row."""
+    X, path, gone = rng.normal(size=(60, 2)), tmp_path / "model.skops", [4, 9, 22, 31, 40, 55]
+    model = LIVING[name]().fit(X, (X[:, 0] > 0).astype(int)).forget_cases(gone)
+    save(model, path)
+    distances = np.linalg.norm(np.delete(X, gone, axis=0)[:, None] - X[gone], axis=2)
+    assert is_in(path, distances.ravel().tolist()) == []
+
+
+def test_the_scales_of_the_graph_are_those_of_the_rows_that_stay(rng):
+    X = np.round(rng.normal(size=(80, 2)), 1)  # some rows are equal
+    scales = np.sqrt(euclidean_neighbors(X, 7)[0][:, 6])
+    gone, moved = np.array([3, 17, 40, 41]), np.array([5, 6])
+    stay, places = np.setdiff1d(np.arange(80), gone), np.concatenate([X[gone], X[[7, 8]]])
+    X[[7, 8]] += 0.5  # the rows 5 and 6 of those that stay
+    found = scales_without(scales[stay], X[stay], places, moved)
+    expected = np.sqrt(euclidean_neighbors(X[stay], 7)[0][:, 6])
+    near = np.linalg.norm(X[stay][:, None] - places, axis=2).min(axis=1) <= scales[stay] + 1e-9
+    near[moved] = True
+    assert 10 < near.sum() < len(stay)
+    np.testing.assert_allclose(found, np.where(near, expected, scales[stay]))
 
 
 @pytest.mark.parametrize("make", [PLML, CBLML])

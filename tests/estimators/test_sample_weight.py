@@ -209,7 +209,12 @@ def test_a_committee_votes_with_weights(weighted):
         (lambda v: -v, r"sample_weight is -1 in row 0; a weight must be zero, or between"),
         (lambda v: np.where(np.arange(len(v)) == 7, np.nan, v), "sample_weight is nan in row 7"),
         (lambda v: v * np.inf, "sample_weight is inf in row 0"),
-        (lambda v: v * 1e-200, "sample_weight is 1e-200 in row 0"),
+        (lambda v: v * 1e-13, "sample_weight is 1e-13 in row 0"),
+        (
+            lambda v: v * 1e13,
+            r"is 1e\+13 in row 0; a weight must be zero, or between 1e-12 and 1e\+12",
+        ),
+        (lambda v: [[1.0], *v[1:]], "sample_weight is ragged; give one number per row"),
         (lambda v: v[:-1], r"shape \(74,\), and X has 75 rows"),
         (lambda v: v[:, None], r"shape \(75, 1\), and X has 75 rows"),
         (lambda v: 1.0, r"shape \(\), and X has 75 rows"),
@@ -225,6 +230,25 @@ def test_weights_that_are_none_are_refused_in_a_line(name, change, message, blob
     with pytest.raises(ValueError, match=message) as caught:
         EVERY[name]().fit(X, y, sample_weight=change(np.ones(len(y))))
     assert "\n" not in str(caught.value)
+
+
+def test_weights_whose_product_is_out_of_range_are_refused(blobs):
+    X, y = blobs
+    for large in (1e7, 1e-7):
+        with pytest.raises(ValueError, match=r"sample_weight times class_weight is 1e"):
+            SML(class_weight={0: large}).fit(X, y, sample_weight=np.full(len(y), large))
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("name", EVERY)
+def test_weights_at_the_ends_of_their_range(name, single, blobs):
+    X, y = blobs
+    X = X.astype(np.float32) if single else X
+    few = {"max_iter": 50, "weigh_votes": True}
+    few = {key: few[key] for key in few.keys() & EVERY[name]().get_params()}
+    for weights in (1e12, 1e-12, np.where(np.arange(len(y)) % 9 == 3, 1e12, 1e-12)):
+        model = EVERY[name](**few).fit(X, y, sample_weight=np.ones(len(y)) * weights)
+        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import load_digits, load_wine
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -113,7 +114,13 @@ def test_at_the_end_of_a_pipeline():
         (lambda X, y: (X, y + 1), "classes that the model does not know: '3'"),
         (lambda X, y: (X[:1], y[:1]), "too few"),
         (lambda X, y: (X.iloc[:, :4], y), "features"),
-        (lambda X, y: (X, y[:-3]), "X has 89 rows and y has 86 labels; give one label per row"),
+        (lambda X, y: (X, y[:-3]), "give one label per row"),
+        (
+            lambda X, y: (X, y.astype(str)),
+            "y holds texts, and the classes of the model",
+        ),
+        (lambda X, y: (X, np.where(y == 1, np.nan, y)), "missing labels, the first in row"),
+        (lambda X, y: (X, sparse.csr_array(y.to_numpy()[None])), "y is a sparse matrix"),
     ],
 )
 def test_bad_rows_are_refused_in_one_line(change, message, wine):
@@ -123,6 +130,13 @@ def test_bad_rows_are_refused_in_one_line(change, message, wine):
     with pytest.raises(ValueError, match=message) as caught:
         model.staleness(rows.to_numpy(), labels)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("n_parts", [1, 2.5, "2", None])
+def test_bad_numbers_of_parts(n_parts, wine):
+    X, y = wine
+    with pytest.raises(ValueError, match="n_parts must be an integer of at least 2, got"):
+        SML().fit(X[::2], y[::2]).staleness(X[1::2], y[1::2], n_parts=n_parts)
 
 
 def test_what_has_no_neighbours_is_refused(wine):

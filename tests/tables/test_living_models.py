@@ -185,6 +185,33 @@ def test_a_key_is_the_same_in_every_type(table, keys):
         model.add_cases(new, key="key")
 
 
+@pytest.mark.parametrize("gap", [False, True])
+def test_keys_that_are_whole_numbers(table, gap):
+    """A column of them with a gap has floats, and the key 7 is no other one than 7.0."""
+    table["key"] = np.arange(1000, 1090)
+    old = table.iloc[:60].astype({"key": float}) if gap else table.iloc[:60]
+    old.loc[3, "key"] = np.nan if gap else 1003
+    model = tables.fit(old, "kind", "t", key="key", missing="median", **QUICK)
+    for again in (1005, 1005.0, "1005"):
+        new = table.iloc[60:62].assign(key=[again, 2000])
+        with pytest.raises(ValueError, match="a case with the key '1005' is already there"):
+            model.add_cases(new, key="key")
+    model.add_cases(table.iloc[60:62].astype({"key": float}), key="key")
+    assert [str(key) for key in model.keys[-3:]] == ["1059", "1060", "1061"]
+    for key in (1005, [1006.0], ["1007"], np.array([1008, 1009])):
+        model.forget_cases(keys=key)
+    assert model.n_cases == 57
+    with pytest.raises(ValueError, match="no case has the key '1005', '7'"):
+        model.forget_cases(keys=[1005, 1010, 7])
+
+
+def test_keys_of_unsigned_numbers_are_not_rounded(table):
+    table["key"] = np.arange(90)
+    model = tables.fit(table.iloc[:60], "kind", "t", key="key", missing="median", **QUICK)
+    model.add_cases(table.iloc[60:61].assign(key=np.array([2**63 + 7], np.uint64)), key="key")
+    assert str(model.keys[-1]) == str(2**63 + 7)
+
+
 def test_what_is_refused(table):
     model = tables.fit(table, "kind", "t", key="key", missing="median", **QUICK)
     new = table.iloc[:2].assign(key=["x", "y"])
@@ -195,6 +222,10 @@ def test_what_is_refused(table):
         (
             lambda: model.add_cases(new.assign(key="z"), key="key"),
             "two rows have the key 'z'; give each case one of its own",
+        ),
+        (
+            lambda: model.add_cases(new.assign(key=["x", None]), key="key"),
+            "the table: column 'key' has no key in row 1; give each case one of its own",
         ),
         (lambda: model.add_cases(table, key="key"), "a case with the key 'row-000' is already"),
         (lambda: model.add_cases(new.assign(kind="q"), key="key"), "does not know: 'q'"),

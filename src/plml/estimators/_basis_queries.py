@@ -6,6 +6,7 @@ import numpy as np
 
 from plml.estimators._fitted_state import of_one_fit
 from plml.estimators._metric_queries import MetricQueries, follow
+from plml.validation import case_numbers
 
 
 class BasisMetricQueries(MetricQueries):
@@ -43,6 +44,8 @@ class BasisMetricQueries(MetricQueries):
         ----------
         rows : (n,) numbers of some cases, such as those that were added; None for all
         """
+        if rows is not None:
+            rows = case_numbers(rows, len(self._fit_X))
         with self._run().limits():
             return self._metric.index_vectors(rows)
 

@@ -27,10 +27,11 @@ from plml.estimators._warm_start import duals_of, earlier_fit, kept_duals
 from plml.io.checkpoints import Checkpoint
 from plml.metric.basis_metric import BasisMetric
 from plml.metric.case_metric import with_mean_metrics
-from plml.ops.span import Span, span_of
+from plml.ops.span import Span, inside, span_of
 from plml.solvers.problem import Checkpointer, history_arrays
 from plml.stages.anchors import anchors_without
 from plml.stages.earlier import Earlier
+from plml.stages.graph import scales_without
 from plml.stages.metrics import Metrics
 from plml.stages.neighbors import NEEDED, can_approximate
 from plml.stages.pipeline import Learned, Settings, Weighting, Weights, in_units, learn
@@ -237,11 +238,14 @@ class LargeMarginClassifier(CallbackSupportMixin, BasisMetricQueries, NeighborCl
             self._dual_rows, self._duals = duals_of(self._dual_rows, self._duals, kept)
         super()._keep_learned(kept)
 
-    def _forget_statistics(self, gone: np.ndarray) -> None:
+    def _forget_statistics(self, gone: np.ndarray, moved: np.ndarray) -> None:
+        X, weights = self._fit_X[: self._n_learned], self._fit_weights
         if hasattr(self, "anchors_"):
-            learned, weights = slice(self._n_learned), self._fit_weights
-            counts = None if weights is None else weights[learned]
-            self.anchors_ = anchors_without(self.anchors_, self._fit_X[learned], gone, counts)
+            counts = None if weights is None else weights[: self._n_learned]
+            self.anchors_ = anchors_without(self.anchors_, X, gone, counts)
+        if "_scales" in vars(self):
+            X, gone = inside(X, self._span), inside(gone, self._span)
+            self._scales = scales_without(self._scales, X, gone, moved)
 
     def _all_metrics(self) -> np.ndarray:
         """The metrics of the queries, and those of the cases where there are any."""

@@ -96,7 +96,7 @@ class LivingCases(MetricQueries):
         weights = self._fit_weights
         self._weigh_added(None if weights is None else np.delete(weights, rows))
         if len(learned):
-            self._forget_statistics(gone)
+            self._forget_statistics(gone, np.empty(0, dtype=np.int64))
         self._cases_changed(rows)
 
     def _weigh_added(self, weights: np.ndarray | None) -> None:
@@ -115,7 +115,8 @@ class LivingCases(MetricQueries):
         """The same cases in other places, which the metric is made anew for."""
         before, self._fit_X = self._fit_X, X.astype(self._fit_X.dtype, copy=False)
         moved = np.flatnonzero((before != self._fit_X).any(axis=1))
-        self._forget_statistics(before[moved[moved < self.n_learned]])
+        learned = moved[moved < self.n_learned]
+        self._forget_statistics(before[learned], learned)
         self._made_metric = None
 
     def _keep_learned(self, kept: np.ndarray) -> None:
@@ -139,12 +140,13 @@ class LivingCases(MetricQueries):
         self.classes_, self._fit_codes = classes, places[self._fit_codes]
         self._made_metric = None  # with one metric per class it has more of them now
 
-    def _forget_statistics(self, gone: np.ndarray) -> None:
+    def _forget_statistics(self, gone: np.ndarray, moved: np.ndarray) -> None:
         """Compute again what is a plain statistic of the rows that were learned from.
 
         Parameters
         ----------
         gone : (r, d) those that are not there any more
+        moved : numbers of those that were there and are in other places now
         """
 
     def _cases_changed(self, left_out: np.ndarray) -> None:

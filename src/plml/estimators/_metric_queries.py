@@ -34,6 +34,7 @@ from plml.ops.span import Span, inside, outward
 from plml.preprocessing.servable import check_kinds, refuse_unservable
 from plml.stages.run import Run
 from plml.validation import (
+    case_numbers,
     check_rows,
     largest_safe,
     pair_points,
@@ -158,6 +159,7 @@ class MetricQueries(ABC):
         rows : (n_rows,) numbers of training rows
         """
         with self._run().limits():
+            rows = case_numbers(rows, len(self._fit_X))
             return on_host(self._metric.matrix(self._fit_X[rows]))
 
     def _remote_queries(self, X: Any) -> Any:

@@ -13,7 +13,7 @@ from plml.inspection.lineage import Lineage, in_columns, known_values, lineage
 from plml.inspection.values import table_values
 from plml.metric.votes import Voting
 from plml.preprocessing.table_encoder import TableEncoder, unpacked_gaps
-from plml.validation import check_rows
+from plml.validation import case_numbers, check_rows
 
 if TYPE_CHECKING:
     from plml.evaluation.staleness import Staleness
@@ -63,7 +63,7 @@ class TableCases:
         rows : (n,) numbers of some of them; None for all
         """
         cases = self.model_.training_cases()[0]
-        rows = np.arange(len(cases)) if rows is None else rows
+        rows = np.arange(len(cases)) if rows is None else case_numbers(rows, len(cases))
         values = known_values(self._columns(), cases, rows)
         if self._gaps is not None:
             values[unpacked_gaps(self._gaps[rows], self.n_features_in_)] = np.nan

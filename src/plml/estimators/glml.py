@@ -151,7 +151,7 @@ class GLML(NeighborClassifier):
             self._density_classes = self.classes_
         super()._take_classes(classes)
 
-    def _forget_statistics(self, gone: np.ndarray) -> None:
+    def _forget_statistics(self, gone: np.ndarray, moved: np.ndarray) -> None:
         """The densities are those of what is left of the rows that were learned from.
 
         A class of which none is left has that of its added cases.

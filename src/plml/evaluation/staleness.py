@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -296,8 +297,8 @@ def _parts(
     labels: np.ndarray, n_parts: int, random_state: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Rows that are known and rows that are judged, for every part."""
-    if n_parts < 2:
-        raise ValueError(f"n_parts must be at least 2, got {n_parts}")
+    if not isinstance(n_parts, Integral) or n_parts < 2:
+        raise ValueError(f"n_parts must be an integer of at least 2, got {n_parts!r}")
     largest = int(np.unique(labels, return_counts=True)[1].max())
     if largest < n_parts:
         raise ValueError(

@@ -7,9 +7,12 @@ from scipy import sparse
 
 from plml.backend.arrays import Array, device, is_tensor, like, namespace, segment_sum
 from plml.backend.sparse import entries_of, sparse_tensor
+from plml.stages.neighbors import euclidean_neighbors
 
 #: A point's own scale is its distance to this neighbour (Zelnik-Manor and Perona, 2004).
 SCALE_NEIGHBOR = 7
+#: A row this much farther away than the scale of a point, relative, may be what it was made from.
+_ROUNDING = 1e-4
 
 
 def n_nearest(n_graph_neighbors: int) -> int:
@@ -23,6 +26,28 @@ def local_scales(squared_distances: Array) -> Array:
     """
     last = min(SCALE_NEIGHBOR, squared_distances.shape[1]) - 1
     return namespace(squared_distances).sqrt(squared_distances[:, last])
+
+
+def scales_without(
+    scales: np.ndarray, X: np.ndarray, gone: np.ndarray, moved: np.ndarray
+) -> np.ndarray:
+    """s_i after some rows have gone: a scale that was the distance to one of them is found again.
+
+    Parameters
+    ----------
+    scales : (n,) array
+    X : (n, d) the rows that stay
+    gone : (r, d) places where no row is any more
+    moved : numbers of rows that were elsewhere when their scale was found
+    """
+    if not len(gone):
+        return scales
+    nearest = np.sqrt(euclidean_neighbors(gone, 1, X)[0][:, 0])
+    again = np.union1d(np.flatnonzero(nearest <= scales * (1.0 + _ROUNDING)), moved)
+    squared, _ = euclidean_neighbors(X, SCALE_NEIGHBOR, X[again], again)
+    result = scales.copy()
+    result[again] = local_scales(squared) if squared.shape[1] else 0.0
+    return result
 
 
 def self_tuning_similarity(squared_distances: Array, scale_i: Array, scale_j: Array) -> Array:

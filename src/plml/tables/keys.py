@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def keys_of(values: "pd.Series") -> np.ndarray:
-    """The keys in a column; a missing one is empty.
+    """The keys in a column: a column of whole numbers as it is, all else as texts, gaps as "".
 
     Parameters
     ----------
@@ -30,3 +30,14 @@ def key_texts(keys: Iterable[Any]) -> np.ndarray:
     keys : column, array or list
     """
     return np.array(["" if pandas().isna(key) else plain_text(key) for key in keys], dtype=str)
+
+
+def joined_keys(keys: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Keys and those behind them, as numbers where both are.
+
+    Parameters
+    ----------
+    keys, more : of ``keys_of``
+    """
+    same = keys.dtype.kind == more.dtype.kind and keys.dtype.kind in "iu"
+    return np.concatenate([keys, more] if same else [key_texts(keys), key_texts(more)])

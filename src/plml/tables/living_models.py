@@ -12,8 +12,9 @@ from plml.inspection.lineage import known_values, lineage
 from plml.preprocessing.columns import listed
 from plml.preprocessing.forgetting import Rows, encoder_without
 from plml.preprocessing.table_encoder import TableEncoder, unpacked_gaps
-from plml.tables.keys import key_texts, keys_of
+from plml.tables.keys import joined_keys, key_texts, keys_of
 from plml.validation import row_numbers
+from plml.wording import rows_told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,10 +39,14 @@ def new_keys(model: "Model", table: "pd.DataFrame", key: str | None, name: str) 
         raise ValueError("the cases of this model have keys; name the column of the new ones: --id")
     if key not in table.columns:
         raise ValueError(f"{name} has no column {key!r}; it has {listed(table.columns)}")
-    new = keys_of(table[key])
-    texts, known_texts = key_texts(new), key_texts(model.keys)
-    fresh, counts = np.unique(texts, return_counts=True)
-    known = fresh[np.isin(fresh, known_texts)]
+    keys = keys_of(table[key])
+    lost = np.flatnonzero(table[key].isna())
+    if len(lost):
+        raise ValueError(
+            f"{name}: column {key!r} has no key in {rows_told(lost)}; give each case one of its own"
+        )
+    fresh, counts = np.unique(key_texts(keys), return_counts=True)
+    known = fresh[np.isin(fresh, key_texts(model.keys))]
     if len(known):
         raise ValueError(
             f"{name}: a case with the key {str(known[0])!r} is already there; leave the row out, "
@@ -50,9 +55,7 @@ def new_keys(model: "Model", table: "pd.DataFrame", key: str | None, name: str) 
     if (counts > 1).any():
         twice = str(fresh[counts > 1][0])
         raise ValueError(f"{name}: two rows have the key {twice!r}; give each case one of its own")
-    if all(keys.dtype.kind in "iu" for keys in (model.keys, new)):
-        return np.concatenate([model.keys, new])
-    return np.concatenate([known_texts, texts])
+    return joined_keys(model.keys, keys)
 
 
 def rows_of(model: "Model", rows: Any, keys: Sequence[Any] | None) -> np.ndarray:
@@ -62,7 +65,7 @@ def rows_of(model: "Model", rows: Any, keys: Sequence[Any] | None) -> np.ndarray
     ----------
     model : whose cases they are
     rows : numbers, or None
-    keys : keys, or None; all cases that have one of them
+    keys : keys or one key, or None; all cases that have one of them
     """
     n_cases = len(model.classifier.training_cases()[1])
     if (rows is None) == (keys is None):
@@ -71,8 +74,8 @@ def rows_of(model: "Model", rows: Any, keys: Sequence[Any] | None) -> np.ndarray
         return row_numbers(rows, n_cases)
     if model.keys is None:
         raise ValueError("the cases of this model have no keys; name them by their rows")
-    wanted, known = key_texts(keys), key_texts(model.keys)
-    lacking = [key for key in wanted if key not in known]
+    wanted, known = key_texts(np.ravel(np.asarray(keys, dtype=object))), key_texts(model.keys)
+    lacking = wanted[~np.isin(wanted, known)].tolist()
     if lacking:
         raise ValueError(f"no case has the key {listed(lacking)}")
     return np.flatnonzero(np.isin(known, wanted))

@@ -14,6 +14,7 @@ from plml.tables.column_report import ColumnReport, describe, no_classes
 from plml.tables.keys import keys_of
 from plml.tables.training_profile import TrainingProfile
 from plml.validation import rows_that_count
+from plml.wording import rows_told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,8 +193,8 @@ def labels_of(table: "pd.DataFrame", target: str, name: str) -> "pd.Series":
     lost = np.flatnonzero(labels.isna())
     if len(lost):
         raise ValueError(
-            f"{name}: column {target!r} has no label in {len(lost)} rows, the first is row "
-            f"{int(lost[0])}; drop these rows"
+            f"{name}: column {target!r} has no label in {rows_told(lost)}; drop "
+            f"{'it' if len(lost) == 1 else 'these rows'}"
         )
     return labels
 
