@@ -305,7 +305,19 @@ def test_labels_that_the_model_never_saw_are_errors(metric_model, wine):
     assert data.points.labels[0] == 3
 
 
+def test_labels_may_be_missing_in_some_rows(metric_model, wine):
+    for missing in (None, np.nan):
+        y = wine[3].astype(object if missing is None else float)
+        y[:5] = missing
+        points = page_data(subject_of(metric_model), wine[2], y).points
+        assert (points.labels[:5] == -1).all()
+        assert not points.wrong[:5].any()
+        np.testing.assert_array_equal(points.labels[5:48], wine[3][5:])
+
+
 def test_bad_input(metric_model, wine, blobs):
+    with pytest.raises(ValueError, match="y holds texts, and the classes of the model are numbers"):
+        page_data(subject_of(metric_model), wine[2], wine[3].astype(str))
     with pytest.raises(ValueError, match="one label per row"):
         page_data(subject_of(metric_model), wine[2], wine[3][:4])
     with pytest.raises(ValueError, match="KernelSVM has no neighbours"):

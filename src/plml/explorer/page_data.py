@@ -24,7 +24,7 @@ from plml.explorer.case_records import (
 )
 from plml.explorer.subject import LEAVING_OUT, Subject, Votes
 from plml.inspection.explanation import Explanation
-from plml.validation import check_rows, row_names
+from plml.validation import check_rows, labels_of_rows, missing_labels, row_names
 
 #: Stages of the work.
 PREDICTING, MAPPING, EXPLAINING = "predicting the new cases", "drawing the map", "explaining"
@@ -179,17 +179,21 @@ class _New(NamedTuple):
 
 
 def _label_codes(labels: Any, classes: np.ndarray, n: int) -> np.ndarray:
-    """(n,) places of labels among the classes; one more for a class that the model never saw."""
+    """(n,) places of labels among the classes; one more for a class that the model never saw, -1
+    for a label that is missing.
+    """
     if labels is None:
         return np.full(n, -1)
+    known = ~missing_labels(labels)
     labels = np.asarray(labels)
     if labels.shape != (n,):
         raise ValueError(f"y must have one label per row of X, {n}, got shape {labels.shape}")
     place = {label: code for code, label in enumerate(classes.tolist())}
-    return np.array(
-        [-1 if label is None else place.get(label, len(classes)) for label in labels.tolist()],
-        dtype=int,
-    )
+    codes, given = np.full(n, -1), np.array(labels[known].tolist())
+    if len(given):
+        given = labels_of_rows(given, len(given), classes)
+    codes[known] = [place.get(label, len(classes)) for label in given.tolist()]
+    return codes
 
 
 def some_rows(X: Any, rows: Any) -> Any:

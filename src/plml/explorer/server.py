@@ -88,8 +88,8 @@ def explore(
     model : a fitted estimator of this library that has neighbours, a ``Pipeline`` that ends in one,
         or a model of ``plml fit``
     X : new cases, as ``predict`` takes them; None shows the training cases alone
-    y : their classes, if known, so that errors are marked; a model of ``plml fit`` finds them in
-        the column that it was fitted to
+    y : their classes, if known, so that errors are marked; None or NaN where one is not known. A
+        model of ``plml fit`` finds them in the column that it was fitted to
     html : the file to write
     port : the port to serve at; 0 takes one that is free
     address : the address to serve at; by default no other machine can reach the page
