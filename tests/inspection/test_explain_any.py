@@ -19,6 +19,7 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     Normalizer,
     OneHotEncoder,
+    OrdinalEncoder,
     PolynomialFeatures,
     StandardScaler,
 )
@@ -517,6 +518,30 @@ def test_a_column_that_is_not_there_is_named_in_one_line(table, explained):
     for model in SML(n_neighbors=3), make_pipeline(StandardScaler(), SML(n_neighbors=3)):
         with pytest.raises(ValueError, match="X lacks the column 'hue' that the model was fitted"):
             explained(model.fit(X, y), Q[:1].rename(columns={"hue": "Hue"}))
+
+
+def test_an_encoder_of_categories_is_not_affine(table):
+    """Of numbers that are no categories it makes a constant; the training rows show that it is."""
+    X, y, _ = table
+    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    steps = make_column_transformer(
+        (make_pipeline(StandardScaler(), PCA(2)), NUMBERS),
+        (make_pipeline(SimpleImputer(strategy="most_frequent"), codes), ["colour"]),
+    )
+    found = plml.explain(make_pipeline(steps, SML(n_neighbors=3)).fit(X, y))
+    assert list(found.feature_names) == ["colour", "pca0", "pca1"]
+    assert set(found.queries[:, 0]) == {"deep", "pale"}
+    np.testing.assert_allclose(found.contrasts.sum(axis=1), found.margins, rtol=1e-6, atol=1e-9)
+
+
+def test_a_category_of_which_nothing_is_left(table):
+    X, y, Q = table
+    steps = make_column_transformer(
+        (StandardScaler(), NUMBERS), (OneHotEncoder(drop="first"), ["colour"])
+    )
+    same = X.assign(colour="deep")
+    found = plml.explain(make_pipeline(steps, SML()).fit(same, y), Q.assign(colour="deep"))
+    assert set(found.feature_names) == set(NUMBERS)
 
 
 def test_one_row_does_not_make_a_step_affine(table):

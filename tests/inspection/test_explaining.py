@@ -339,6 +339,8 @@ class TestShown:
         np.testing.assert_array_equal(found[[0, 4]].predictions, found.predictions[[0, 4]])
         with pytest.raises(IndexError):
             found[6]
+        with pytest.raises(IndexError, match="query 6 of 6"):
+            found.text(6)
         assert repr(found).startswith("<Explanation of 6 predictions: ")
         assert len(repr(found[0])) < 60
 

@@ -18,6 +18,7 @@ from plml.inspection.explain_any import (
 from plml.inspection.explanation import Explanation
 from plml.inspection.explanation_text import percent, short
 from plml.inspection.values import table_values
+from plml.install import as_pandas
 from plml.validation import check_rows
 
 #: Cases of the other class that a counterfactual may go towards.
@@ -42,7 +43,7 @@ class Counterfactual(NamedTuple):
     changes : dict
         Column: value before and after.
     row : data frame or array
-        The changed row, one row of the kind that was given.
+        The changed row, one row: a data frame of pandas where any data frame was given.
     towards : int
         The training row that the values come from.
 
@@ -112,7 +113,7 @@ def counterfactual(
     if len(X) != 1:
         raise ValueError(f"give one row, got {len(X)}")
     model = getattr(model, "best_estimator_", model)
-    X, cases = with_dates(model, X), known_cases(model, cases)
+    X, cases = with_dates(model, as_pandas(X)), known_cases(model, cases)
     found = explain(model, X)
     names = [str(name) for name in found.feature_names]
     places = _places(input_names(model, X), names)
