@@ -157,7 +157,7 @@ def most_lonely(data, new):
 def test_numbers_that_are_no_rows(browser, wine_file):
     with live_page.opened(browser, wine_file) as page:
         for text, message in [
-            ("", "Nothing is not the number of a row."),
+            ("", "Enter the number of a row."),
             ("x", "“x” is not the number of a row."),
             ("48", "There are 48 new cases, numbered from 0 to 47."),
         ]:

@@ -24,7 +24,7 @@ from plml.explorer.case_records import (
 )
 from plml.explorer.subject import LEAVING_OUT, Subject, Votes
 from plml.inspection.explanation import Explanation
-from plml.validation import check_rows, row_names
+from plml.validation import check_rows, missing_labels, row_names
 
 #: Stages of the work.
 PREDICTING, MAPPING, EXPLAINING = "predicting the new cases", "drawing the map", "explaining"
@@ -99,7 +99,7 @@ def page_data(
     ----------
     subject : the model
     X : new rows, as the model takes them, or None
-    labels : (n_new,) their true classes, if anybody knows
+    labels : (n_new,) their true classes, if anybody knows; missing where nobody does
     most_training, most_new : cases on the map
     random_state : of the choice and of the map
     """
@@ -182,14 +182,12 @@ def _label_codes(labels: Any, classes: np.ndarray, n: int) -> np.ndarray:
     """(n,) places of labels among the classes; one more for a class that the model never saw."""
     if labels is None:
         return np.full(n, -1)
-    labels = np.asarray(labels)
+    missing, labels = missing_labels(labels), np.asarray(labels)
     if labels.shape != (n,):
         raise ValueError(f"y must have one label per row of X, {n}, got shape {labels.shape}")
     place = {label: code for code, label in enumerate(classes.tolist())}
-    return np.array(
-        [-1 if label is None else place.get(label, len(classes)) for label in labels.tolist()],
-        dtype=int,
-    )
+    found = [place.get(label, len(classes)) for label in labels.tolist()]
+    return np.where(missing, -1, np.array(found, dtype=int))
 
 
 def some_rows(X: Any, rows: Any) -> Any:
