@@ -141,7 +141,8 @@ def test_a_point_that_is_clicked(browser, wine_file, wine_data, metric_model, wi
         assert_says(page, metric_model.explain(wine[2].iloc[[row]], 5))
         other = most_lonely(wine_data, new=False)
         page.mouse.click(*page.evaluate(PLACE, other))
-        assert said(page)["title"].startswith(f"Training case {wine_data.points.rows[other]}:")
+        title = f"Training case {wine_data.points.rows[other]}:"
+        page.locator("#chosen h2", has_text=title).wait_for()  # a click is told to the page later
 
 
 def most_lonely(data, new):
