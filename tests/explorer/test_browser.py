@@ -237,6 +237,11 @@ def test_filters(browser, wine_file, wine_data):
             "() => Bokeh.documents[0].get_model_by_name('training view').booleans"
         )
         assert sum(drawn) == ((of_color != 0) & ~points.is_new).sum()
+        page.locator("#classes button").last.click()
+        page.click("#next")
+        assert page.inner_text("#message") == "No case is shown; loosen the filters."
+        page.locator("#classes button").first.click()
+        assert page.inner_text("#message") == ""
 
 
 def test_with_a_keyboard(browser, wine_file):

@@ -144,6 +144,14 @@ class TestVote:
         model.set_params(n_neighbors=1)
         assert "1 of 1 neighbour is a" in model.explain([[0.4]]).text()
 
+    def test_numbers_of_neighbours_and_of_classes_are_kept_apart(self):
+        counts, shares = np.array([[3, 1, 2]]), np.array([[0.5, 0.2, 0.3]])
+        told = vote_text(Ballot(1.0, 6, "distance", counts, shares), np.array([0, 1, 12]), 0)
+        assert told == (
+            "3 of 6 neighbours are 0, 2 are 12, 1 is 1; weighed by their nearness, 0 has 50%, "
+            "12 has 30%, 1 has 20%"
+        )
+
     def test_a_weighed_vote_tells_the_shares_of_all_classes(self):
         counts, shares = np.array([[64, 35, 22]]), np.array([[0.24, 0.39, 0.37]])
         ballot = Ballot(1.0, 121, "linear", counts, shares)

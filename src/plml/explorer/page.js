@@ -49,6 +49,7 @@ window.plmlExplorer = (() => {
 
   let visible = [];
   function filter() {
+    say("");
     const boxes = new Map([...byId("classes").querySelectorAll("input")].map((b) => [Number(b.value), b.checked]));
     const errors = byId("errors-only").checked, least = Number(byId("doubt").value);
     const { color_class, wrong, doubt, is_new } = points.data;
@@ -170,7 +171,7 @@ window.plmlExplorer = (() => {
       el("h2", {}, `${name}: `, swatch(record.prediction), el("span", { id: "prediction" }, className(record.prediction)),
         ", probability ", el("span", { id: "probability" }, percent(p.get(record.prediction) ?? 0))),
       truth,
-      el("p", { class: "note" }, record.probabilities.filter(([, share]) => share >= 0.005).map(([code, share]) => `${className(code)} ${percent(share)}`).join(" · ")),
+      el("p", { class: "note" }, record.probabilities.filter(([, share]) => share >= 0.005).map(([code, share]) => `${className(code)}: ${percent(share)}`).join(" · ")),
       el("h3", {}, "The vote"),
       ...record.votes.map((text) => el("p", { class: "vote" }, text)),
       ...contrast(record),

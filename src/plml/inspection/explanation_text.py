@@ -16,6 +16,8 @@ _ROUNDING = 1e-9
 _BOX = "font-family:sans-serif;font-size:13px;margin:6px 0"
 #: Longest text of a value.
 _WIDTH = 16
+#: How numbers begin.
+_FIGURES = set("0123456789.+-")
 #: Classes of which a vote is told.
 _LISTED = 5
 
@@ -71,16 +73,19 @@ def vote_text(ballot: "Ballot", classes: np.ndarray, query: int) -> str:
     else:
         there = [c for c in np.argsort(-counts, kind="stable") if counts[c]]
         most, others = there[0], there[1:]
-        verb = "is" if counts[most] == 1 else "are"
         noun = "neighbour" if ballot.n_neighbors == 1 else "neighbours"
-        first = f"{counts[most]} of {ballot.n_neighbors} {noun} {verb} {classes[most]}"
-        text = _few([first, *(f"{counts[c]} {classes[c]}" for c in others)])
+        are = {c: " is " if counts[c] == 1 else " are " for c in there}
+        numbered = any(str(classes[c])[:1] in _FIGURES for c in there)  # "1 3" would be read as 13
+        first = f"{counts[most]} of {ballot.n_neighbors} {noun}{are[most]}{classes[most]}"
+        more = [f"{counts[c]}{are[c] if numbered else ' '}{classes[c]}" for c in others]
+        text = _few([first, *more])
         by = {"distance": ["their nearness"], "linear": ["the trend among them"]}
         reasons = by.get(ballot.how, []) + ["their weights"] * ballot.weighted
         if reasons and others:
-            has = f"{classes[order[0]]} has {percent(shares[order[0]])}"
-            rest = [f"{classes[c]} {percent(shares[c])}" for c in order[1:] if counts[c]]
-            text += f"; weighed by {' and '.join(reasons)}, {_few([has, *rest])}"
+            has = " has " if numbered else " "
+            told = [f"{classes[order[0]]} has {percent(shares[order[0]])}"]
+            told += [f"{classes[c]}{has}{percent(shares[c])}" for c in order[1:] if counts[c]]
+            text += f"; weighed by {' and '.join(reasons)}, {_few(told)}"
     if len(tied) > 1:
         text += f"; a tie between {' and '.join(tied)}"
     return text
