@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -351,6 +352,13 @@ class TestShown:
             found.text(6)
         assert repr(found).startswith("<Explanation of 6 predictions: ")
         assert len(repr(found[0])) < 60
+
+    def test_long_names_of_classes_do_not_touch(self, wine):
+        X, y, Q = wine
+        names = np.array([f"{label} of the long names" for label in y])
+        found = SML(n_neighbors=3).fit(X, names).explain(Q[:1])
+        assert len(re.findall(r" \([^()]+…\)", found.text())) == 2
+        assert ")(" not in found.text()
 
     def test_it_says_how_many_are_not_shown(self, wine):
         X, y, Q = wine

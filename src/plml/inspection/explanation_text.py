@@ -22,8 +22,14 @@ _FIGURES = set("0123456789.+-")
 _LISTED = 5
 
 
-def short(value: Any) -> str:
-    """A value as it was in the table: integers as integers, no exponents, no rounding noise."""
+def short(value: Any, width: int = _WIDTH) -> str:
+    """A value as it was in the table: integers as integers, no exponents, no rounding noise.
+
+    Parameters
+    ----------
+    value : of any type
+    width : of the longest text
+    """
     if value is None:
         return "(unknown)"
     if isinstance(value, float | np.floating) and np.isnan(value):
@@ -42,7 +48,7 @@ def short(value: Any) -> str:
             return np.format_float_positional(number, precision=5, fractional=False, trim="-")
         return f"{number:.4g}"
     text = str(value)
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def percent(share: float) -> str:
@@ -131,7 +137,8 @@ def _contrast_lines(found: "Explanation", i: int, n_features: int) -> list[str]:
     width = max([12, *(len(str(found.feature_names[f])) for f in top)]) + 2
     cases = (found.cases_for[i], found.cases_against[i])
     head = [short(f"case {row}") for row in cases]
-    classes, scale = (short(str(prediction)), short(str(rival))), _scale(found, i)
+    classes = [short(str(label), _WIDTH - 1) for label in (prediction, rival)]  # in parentheses
+    scale = _scale(found, i)
     lines = [
         title,
         f"  {'':<{width}}{'here':>17}{head[0]:>18}{head[1]:>18}{'for ' + classes[0]:>20}",
