@@ -27,7 +27,7 @@ from sklearn.preprocessing import SplineTransformer as Spline
 
 import plml
 from plml import PLML, SML, AutoPLML
-from plml.inspection.explanation_text import percent
+from plml.inspection.explanation_text import percent, short
 from plml.preprocessing import TableEncoder
 from plml.preprocessing.date_encoder import date_texts
 
@@ -244,6 +244,22 @@ def test_cases_that_are_given_are_shown_to_the_last_digit(rng):
     found = plml.explain(model, X[:5], cases=X)
     np.testing.assert_array_equal(found.for_values[:, 0], X["size"].to_numpy()[found.cases_for])
     assert found.for_values[0, 1] is X["member"].to_numpy(dtype=object)[found.cases_for[0]]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1228123.75, "1228124"),
+        (-123456789.25, "-123456789"),
+        (89999.6, "90000"),
+        (36594.25, "36594"),
+        (0.25, "0.25"),
+        (0.00012345, "0.00012345"),
+        (3.0, "3"),
+    ],
+)
+def test_numbers_have_five_digits_and_all_before_the_point(value, text):
+    assert short(value) == text
 
 
 def test_a_stored_zero_is_zero(rng):

@@ -43,9 +43,9 @@ def short(value: Any, width: int = _WIDTH) -> str:
         if number.is_integer() and abs(number) < 1e15:
             return str(int(number))
         if 1e-4 <= abs(number) < 9e4:
-            return f"{number:.5g}"  # no exponent here; several times faster than below
-        if 1e-4 <= abs(number) < 1e15:
-            return np.format_float_positional(number, precision=5, fractional=False, trim="-")
+            return f"{number:.5g}"  # no exponent here
+        if 9e4 <= abs(number) < 1e15:
+            return f"{number:.0f}"  # with all digits before the point
         return f"{number:.4g}"
     text = str(value)
     return text if len(text) <= width else text[: width - 1] + "…"
