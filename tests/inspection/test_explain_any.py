@@ -198,6 +198,25 @@ class TestCounterfactual:
         almost = Q[:1].assign(flavanoids=before + 0.99 * (after - before))
         assert model.predict(almost)[0] == change.prediction
 
+    def test_numbers_that_differ_in_late_digits(self, rng):
+        edge = 1_000_000.5
+        X = pd.DataFrame({"level": edge + 0.01 * rng.normal(size=80)})
+        model = make_pipeline(StandardScaler(), SML(n_neighbors=3)).fit(X, X["level"] > edge)
+        change = plml.counterfactual(model, pd.DataFrame({"level": [edge + 0.0225]}))
+        assert abs(change.changes["level"][1] - edge) < 0.005
+
+    def test_a_date_goes_no_farther_than_needed(self):
+        days = pd.date_range("2020-01-01", periods=120)
+        X = pd.DataFrame({"day": days, "size": np.arange(120) % 7})
+        y = np.where(np.arange(120) < 60, "early", "late")
+        model = AutoPLML(n_bases=2, random_state=0).fit(X[::2], y[::2])
+        change = plml.counterfactual(model, X[95:96], ["day"])
+        assert change.changed_prediction == "early"
+        after = pd.Timestamp(change.changes["day"][1])
+        assert change.row["day"].iloc[0] == after
+        later = X[95:96].assign(day=after + pd.Timedelta(days=1))
+        assert model.predict(later)[0] == "late"
+
     def test_bad_questions(self, table):
         X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
         model = SML().fit(X, y)
