@@ -360,6 +360,8 @@ def test_missing_columns_and_files_are_named(files, tmp_path, capsys):
     assert "there is no file" in capsys.readouterr().err
     assert run("explain", files / "model.skops", files / "test.csv", "--row", 99) == 2
     assert "--row must be between 0 and 57" in capsys.readouterr().err
+    assert run("explain", files / "model.skops", files / "test.csv", "--cases", 121) == 2
+    assert "--cases must be between 1 and 120" in capsys.readouterr().err
 
 
 def test_in_a_real_terminal(files, tmp_path):

@@ -447,6 +447,8 @@ def _explain(options: argparse.Namespace) -> int:
         model, table = read_both(options)
         if not 0 <= options.row < len(table):
             raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
+        if options.cases > model.n_cases:
+            raise ValueError(f"--cases must be between 1 and {model.n_cases}, got {options.cases}")
         row = table.iloc[[options.row]].reset_index(drop=True)
         name = str(options.table)
         with stage("explaining"):
