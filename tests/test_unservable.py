@@ -9,6 +9,8 @@ import pytest
 from scipy import sparse
 from scipy.io import mmwrite
 from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from command import run
 from every_estimator import ESTIMATORS
@@ -245,6 +247,26 @@ def test_frames_of_others_are_answered_as_those_of_pandas(form):
     np.testing.assert_array_equal(told.neighbors, ours.explain(there).neighbors)
     found = theirs.staleness(give(there), Y[1::2])
     assert found.accuracies == ours.staleness(there, Y[1::2]).accuracies
+    told = explain(theirs, give(there), cases=give(here))
+    expected = explain(ours, there, cases=here)
+    assert told.text(3) == expected.text(3)
+    change = counterfactual(theirs, give(there[:1]), cases=give(here))
+    assert str(change) == str(counterfactual(ours, there[:1], cases=here))
+
+
+@pytest.mark.parametrize("form", ["polars", "pyarrow"])
+def test_frames_of_others_in_a_pipeline_and_in_the_explorer(form, tmp_path):
+    other = pytest.importorskip(form)
+    pytest.importorskip("bokeh")
+    give = other.from_pandas if form == "polars" else other.Table.from_pandas
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = make_pipeline(StandardScaler(), MODELS["SML"]()).fit(give(frame), Y)
+    rows = give(frame[70:73].reset_index(drop=True))
+    assert explain(model, rows).feature_names.tolist() == list("abcd")
+    change = counterfactual(model, rows[:1] if form == "polars" else rows.slice(0, 1))
+    assert model.predict(change.row)[0] == change.changed_prediction
+    page = explore(model, rows, html=tmp_path / "page.html")
+    assert page.data.facts["n_new"] == 3
 
 
 def test_missing_numbers_of_pandas_are_explained(fitted):

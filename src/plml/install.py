@@ -15,3 +15,13 @@ def pandas() -> Any:
     except ImportError:
         raise ValueError(f"tables need pandas: {install('cli')}") from None
     return pandas
+
+
+def as_pandas(X: Any) -> Any:
+    """A data frame of another library as one of pandas; anything else stays as it is.
+
+    Parameters
+    ----------
+    X : a data frame, an array, or None
+    """
+    return X.to_pandas() if hasattr(X, "columns") and hasattr(X, "to_pandas") else X

@@ -95,6 +95,22 @@ def test_explain_adds_up(files, tmp_path, capsys):
     assert picture.stat().st_size > 5000
 
 
+def test_figures_stay_under_their_headings(files, tmp_path, capsys):
+    long = "the flavanoids of the wine in grams per litre"
+    for name in ("train.csv", "test.csv"):
+        table = pd.read_csv(files / name)[["flavanoids", "proline", "grape"]]
+        table.rename(columns={"flavanoids": long}).to_csv(tmp_path / name, index=False)
+    options = ("--target", "grape", "-o", tmp_path / "m.skops", "--regularization", 1, "--quiet")
+    assert run("fit", tmp_path / "train.csv", *options) == 0
+    capsys.readouterr()
+    assert run("explain", tmp_path / "m.skops", tmp_path / "test.csv") == 0
+    _, _, told = capsys.readouterr().out.partition("What sets the classes apart")
+    head, *lines = told.splitlines()
+    ends = {len(line) for line in lines} | {len("What sets the classes apart" + head)}
+    assert long in told
+    assert len(ends) == 1
+
+
 def test_the_key_of_the_explained_row_is_shown(files, tmp_path, capsys):
     for name in ("train.csv", "test.csv"):
         table = pd.read_csv(files / name)
@@ -358,6 +374,8 @@ def test_missing_columns_and_files_are_named(files, tmp_path, capsys):
     assert "there is no file" in capsys.readouterr().err
     assert run("explain", files / "model.skops", files / "test.csv", "--row", 99) == 2
     assert "--row must be between 0 and 57" in capsys.readouterr().err
+    assert run("explain", files / "model.skops", files / "test.csv", "--cases", 121) == 2
+    assert "--cases must be between 1 and 120" in capsys.readouterr().err
 
 
 def test_in_a_real_terminal(files, tmp_path):

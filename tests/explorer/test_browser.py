@@ -141,7 +141,8 @@ def test_a_point_that_is_clicked(browser, wine_file, wine_data, metric_model, wi
         assert_says(page, metric_model.explain(wine[2].iloc[[row]], 5))
         other = most_lonely(wine_data, new=False)
         page.mouse.click(*page.evaluate(PLACE, other))
-        assert said(page)["title"].startswith(f"Training case {wine_data.points.rows[other]}:")
+        title = f"Training case {wine_data.points.rows[other]}:"
+        page.locator("#chosen h2", has_text=title).wait_for()  # a click is told to the page later
 
 
 def most_lonely(data, new):
@@ -157,7 +158,7 @@ def most_lonely(data, new):
 def test_numbers_that_are_no_rows(browser, wine_file):
     with live_page.opened(browser, wine_file) as page:
         for text, message in [
-            ("", "Nothing is not the number of a row."),
+            ("", "Enter the number of a row."),
             ("x", "“x” is not the number of a row."),
             ("48", "There are 48 new cases, numbered from 0 to 47."),
         ]:
@@ -236,6 +237,11 @@ def test_filters(browser, wine_file, wine_data):
             "() => Bokeh.documents[0].get_model_by_name('training view').booleans"
         )
         assert sum(drawn) == ((of_color != 0) & ~points.is_new).sum()
+        page.locator("#classes button").last.click()
+        page.click("#next")
+        assert page.inner_text("#message") == "No case is shown; loosen the filters."
+        page.locator("#classes button").first.click()
+        assert page.inner_text("#message") == ""
 
 
 def test_with_a_keyboard(browser, wine_file):

@@ -117,7 +117,7 @@ class TestAnswers:
 class TestExplore:
     def test_a_file(self, metric_model, wine, tmp_path):
         made = explore(metric_model, wine[2], wine[3], html=tmp_path / "page.html")
-        assert isinstance(made, Page)
+        assert repr(made) == "<Page: 130 training cases; 48 new cases>"
         assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
     def test_a_notebook_shows_it_in_a_frame(self, wine_data):

@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 
 from every_estimator import ESTIMATORS
 from plml import SML, AutoPLML, KernelSVM, tables
@@ -315,6 +316,21 @@ def test_labels_may_be_missing_in_some_rows(metric_model, wine):
         np.testing.assert_array_equal(points.labels[5:48], wine[3][5:])
 
 
+def test_labels_that_nobody_knows_are_no_errors(metric_model, wine):
+    X, y, new, _ = wine
+    names = np.array(["barolo", "grignolino", "barbera"])
+    named = SML(n_neighbors=5, regularization=1.0).fit(X, names[y])
+    for model, labels in (
+        (metric_model, np.array([np.nan, 1.0, 2.0])),
+        (named, np.array([np.nan, "barolo", "barbera"], dtype=object)),
+        (named, pd.Series([pd.NA, "barolo", "barbera"])),
+    ):
+        data = page_data(subject_of(model), new[:3], labels)
+        assert data.points.labels[0] == -1
+        assert (data.points.labels[1:3] >= 0).all()
+        assert not data.points.wrong[0]
+
+
 def test_bad_input(metric_model, wine, blobs):
     with pytest.raises(ValueError, match="y holds texts, and the classes of the model are numbers"):
         page_data(subject_of(metric_model), wine[2], wine[3].astype(str))
@@ -350,6 +366,33 @@ def test_columns_that_are_numbered_are_explored_by_place(wine, scaled):
     turned = new.iloc[[0]].copy()
     turned[1] = 4.5
     assert found == records_of(data.subject.explain(turned), data.subject, data.average)[0]
+
+
+def test_features_are_called_as_their_columns_are(wine, mixed):
+    """In ellipses and directions too, of which the steps of a pipeline know no names."""
+    X = wine[0][["alcohol", "hue", "proline"]]
+    model = make_pipeline(StandardScaler(), SML()).fit(X, wine[1])
+    (record, *_) = page_data(subject_of(model), None).records
+    names = {name for name, _ in json.loads(record)["directions"][1]}
+    assert names | set(json.loads(record)["ellipse"][:2]) <= set(X.columns)
+    category = mixed[0].columns[5]
+    encoder = ColumnTransformer(
+        [("n", StandardScaler(), ["alcohol", "hue"]), ("c", OneHotEncoder(), [category])]
+    )
+    model = make_pipeline(encoder, SML()).fit(mixed[0], mixed[0]["grape"])
+    categories = [f"c__{category}_{name}" for name in ("north & <b>", "south")]
+    view = subject_of(model).view
+    assert view.feature_names.tolist() == ["alcohol", "hue", *categories]
+    assert view.numbers.tolist() == [0, 1]
+
+
+def test_a_mark_of_what_is_missing_is_no_number(wine):
+    X = wine[0][["alcohol", "hue", "proline"]].copy()
+    X.loc[::3, "hue"] = np.nan
+    fill = SimpleImputer(add_indicator=True).set_output(transform="pandas")
+    view = subject_of(make_pipeline(fill, StandardScaler(), SML()).fit(X, wine[1])).view
+    assert len(view.feature_names) == 4
+    assert view.feature_names[view.numbers].tolist() == list(X.columns)
 
 
 def test_values_that_nobody_sees_stay_in_a_changed_case(wine):

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -270,6 +272,27 @@ def test_the_legend_of_an_explanation_is_below_the_label_of_its_axis(n_columns):
     right = display.axes_[1]
     label, legend = (part.get_window_extent() for part in (right.xaxis.label, right.get_legend()))
     assert legend.y1 < label.y0
+
+
+def test_titles_of_neighbours_do_not_touch():
+    X, y = load_wine(return_X_y=True)
+    labels = np.array(["a first class with a long name", "another one", "the third of them"])[y]
+    names = [f"a rather long name of column {i}" for i in range(13)]
+    table = pd.DataFrame(StandardScaler().fit_transform(X), columns=names)
+    model = SML(n_neighbors=5).fit(table, labels)
+    display = NeighborsDisplay.from_estimator(model, table[100:101])
+    display.figure_.draw_without_rendering()
+    extents = [panel.title.get_window_extent() for panel in display.axes_]
+    assert all(one.x1 < other.x0 for one, other in pairwise(extents))
+
+
+def test_the_label_of_a_colour_bar_is_within_the_picture():
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)[:, [6, 12]]
+    figure = ImportanceDisplay.from_estimator(SML().fit(X, y)).figure_
+    figure.draw_without_rendering()
+    label = figure.axes[-1].yaxis.label.get_window_extent()
+    assert 0.0 <= label.y0 < label.y1 <= figure.bbox.height
 
 
 def test_iterations_are_whole():

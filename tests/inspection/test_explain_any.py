@@ -19,6 +19,7 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     Normalizer,
     OneHotEncoder,
+    OrdinalEncoder,
     PolynomialFeatures,
     StandardScaler,
 )
@@ -26,7 +27,7 @@ from sklearn.preprocessing import SplineTransformer as Spline
 
 import plml
 from plml import PLML, SML, AutoPLML
-from plml.inspection.explanation_text import percent
+from plml.inspection.explanation_text import percent, short
 from plml.preprocessing import TableEncoder
 from plml.preprocessing.date_encoder import date_texts
 
@@ -197,6 +198,25 @@ class TestCounterfactual:
         almost = Q[:1].assign(flavanoids=before + 0.99 * (after - before))
         assert model.predict(almost)[0] == change.prediction
 
+    def test_numbers_that_differ_in_late_digits(self, rng):
+        edge = 1_000_000.5
+        X = pd.DataFrame({"level": edge + 0.01 * rng.normal(size=80)})
+        model = make_pipeline(StandardScaler(), SML(n_neighbors=3)).fit(X, X["level"] > edge)
+        change = plml.counterfactual(model, pd.DataFrame({"level": [edge + 0.0225]}))
+        assert abs(change.changes["level"][1] - edge) < 0.005
+
+    def test_a_date_goes_no_farther_than_needed(self):
+        days = pd.date_range("2020-01-01", periods=120)
+        X = pd.DataFrame({"day": days, "size": np.arange(120) % 7})
+        y = np.where(np.arange(120) < 60, "early", "late")
+        model = AutoPLML(n_bases=2, random_state=0).fit(X[::2], y[::2])
+        change = plml.counterfactual(model, X[95:96], ["day"])
+        assert change.changed_prediction == "early"
+        after = pd.Timestamp(change.changes["day"][1])
+        assert change.row["day"].iloc[0] == after
+        later = X[95:96].assign(day=after + pd.Timedelta(days=1))
+        assert model.predict(later)[0] == "late"
+
     def test_bad_questions(self, table):
         X, y, Q = (part[NUMBERS] if hasattr(part, "columns") else part for part in table)
         model = SML().fit(X, y)
@@ -243,6 +263,22 @@ def test_cases_that_are_given_are_shown_to_the_last_digit(rng):
     found = plml.explain(model, X[:5], cases=X)
     np.testing.assert_array_equal(found.for_values[:, 0], X["size"].to_numpy()[found.cases_for])
     assert found.for_values[0, 1] is X["member"].to_numpy(dtype=object)[found.cases_for[0]]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1228123.75, "1228124"),
+        (-123456789.25, "-123456789"),
+        (89999.6, "90000"),
+        (36594.25, "36594"),
+        (0.25, "0.25"),
+        (0.00012345, "0.00012345"),
+        (3.0, "3"),
+    ],
+)
+def test_numbers_have_five_digits_and_all_before_the_point(value, text):
+    assert short(value) == text
 
 
 def test_a_stored_zero_is_zero(rng):
@@ -517,6 +553,30 @@ def test_a_column_that_is_not_there_is_named_in_one_line(table, explained):
     for model in SML(n_neighbors=3), make_pipeline(StandardScaler(), SML(n_neighbors=3)):
         with pytest.raises(ValueError, match="X lacks the column 'hue' that the model was fitted"):
             explained(model.fit(X, y), Q[:1].rename(columns={"hue": "Hue"}))
+
+
+def test_an_encoder_of_categories_is_not_affine(table):
+    """Of numbers that are no categories it makes a constant; the training rows show that it is."""
+    X, y, _ = table
+    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    steps = make_column_transformer(
+        (make_pipeline(StandardScaler(), PCA(2)), NUMBERS),
+        (make_pipeline(SimpleImputer(strategy="most_frequent"), codes), ["colour"]),
+    )
+    found = plml.explain(make_pipeline(steps, SML(n_neighbors=3)).fit(X, y))
+    assert list(found.feature_names) == ["colour", "pca0", "pca1"]
+    assert set(found.queries[:, 0]) == {"deep", "pale"}
+    np.testing.assert_allclose(found.contrasts.sum(axis=1), found.margins, rtol=1e-6, atol=1e-9)
+
+
+def test_a_category_of_which_nothing_is_left(table):
+    X, y, Q = table
+    steps = make_column_transformer(
+        (StandardScaler(), NUMBERS), (OneHotEncoder(drop="first"), ["colour"])
+    )
+    same = X.assign(colour="deep")
+    found = plml.explain(make_pipeline(steps, SML()).fit(same, y), Q.assign(colour="deep"))
+    assert set(found.feature_names) == set(NUMBERS)
 
 
 def test_one_row_does_not_make_a_step_affine(table):

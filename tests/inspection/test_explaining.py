@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -143,6 +144,14 @@ class TestVote:
         assert f"weighed by their nearness, a has {share:.0%}, b {1 - share:.0%}" in told.text()
         model.set_params(n_neighbors=1)
         assert "1 of 1 neighbour is a" in model.explain([[0.4]]).text()
+
+    def test_numbers_of_neighbours_and_of_classes_are_kept_apart(self):
+        counts, shares = np.array([[3, 1, 2]]), np.array([[0.5, 0.2, 0.3]])
+        told = vote_text(Ballot(1.0, 6, "distance", counts, shares), np.array([0, 1, 12]), 0)
+        assert told == (
+            "3 of 6 neighbours are 0, 2 are 12, 1 is 1; weighed by their nearness, 0 has 50%, "
+            "12 has 30%, 1 has 20%"
+        )
 
     def test_a_weighed_vote_tells_the_shares_of_all_classes(self):
         counts, shares = np.array([[64, 35, 22]]), np.array([[0.24, 0.39, 0.37]])
@@ -339,8 +348,17 @@ class TestShown:
         np.testing.assert_array_equal(found[[0, 4]].predictions, found.predictions[[0, 4]])
         with pytest.raises(IndexError):
             found[6]
+        with pytest.raises(IndexError, match="query 6 of 6"):
+            found.text(6)
         assert repr(found).startswith("<Explanation of 6 predictions: ")
         assert len(repr(found[0])) < 60
+
+    def test_long_names_of_classes_do_not_touch(self, wine):
+        X, y, Q = wine
+        names = np.array([f"{label} of the long names" for label in y])
+        found = SML(n_neighbors=3).fit(X, names).explain(Q[:1])
+        assert len(re.findall(r" \([^()]+…\)", found.text())) == 2
+        assert ")(" not in found.text()
 
     def test_it_says_how_many_are_not_shown(self, wine):
         X, y, Q = wine

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from plml.inspection.style import PALETTE, SHAPES, class_marks
+from plml.inspection.style import PALETTE, SHAPES, class_marks, wrapped
 
 #: What is left of linear RGB without a kind of cones (Machado, Oliveira and Fernandes, 2009).
 SEEN = {
@@ -70,3 +70,11 @@ def test_no_two_classes_look_the_same(n_classes):
 
 def test_beyond_that_they_come_again():
     assert class_marks(60)[50:] == class_marks(10)
+
+
+def test_long_names_that_differ_at_the_end_stay_apart():
+    names = [f"the concentration of the substance number {i}" for i in range(12)]
+    short = wrapped(names)
+    assert len(set(short)) == 12
+    assert {len(name) for name in short} == {28}
+    assert wrapped(["alcohol"]) == ["alcohol"]

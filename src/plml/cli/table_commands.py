@@ -447,6 +447,8 @@ def _explain(options: argparse.Namespace) -> int:
         model, table = read_both(options)
         if not 0 <= options.row < len(table):
             raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
+        if options.cases > model.n_cases:
+            raise ValueError(f"--cases must be between 1 and {model.n_cases}, got {options.cases}")
         row = table.iloc[[options.row]].reset_index(drop=True)
         name = str(options.table)
         with stage("explaining"):
@@ -457,9 +459,11 @@ def _explain(options: argparse.Namespace) -> int:
     key = table[model.key].iloc[options.row] if model.key in table.columns else None
     asked = named_text(f"row {options.row}", key)
     print(f"{asked}: {found.text(0, found.neighbors.shape[1], options.features)}")
-    print(f"\n{'What sets the classes apart':<32}{'near here':>10}{'overall':>10}")
-    for line in found.importance_frame().nlargest(options.features, "importance").itertuples():
-        print(f"  {line.feature:<30}{line.importance:>10.0%}{line.global_importance:>10.0%}")
+    shares = found.importance_frame().nlargest(options.features, "importance")
+    width = max([30, *(len(name) for name in shares["feature"])])
+    print(f"\n{'What sets the classes apart':<{width + 2}}{'near here':>10}{'overall':>10}")
+    for line in shares.itertuples():
+        print(f"  {line.feature:<{width}}{line.importance:>10.0%}{line.global_importance:>10.0%}")
     if options.change is not None:
         print(f"\nWhat would change it\n  {change or 'nothing that was tried'}")
     if options.out is not None:

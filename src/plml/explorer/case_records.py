@@ -202,8 +202,7 @@ def _ellipses(local: LocalMetrics, average: LocalMetrics, subject: Subject) -> l
 
     Names of the two features, then the entries 11, 12 and 22 of the two metrics.
     """
-    owned = [subject.view.columns[column].is_number for column in subject.view.owner]
-    numbers = np.flatnonzero(owned)
+    numbers = subject.view.numbers
     if local.matrices is None or average.matrices is None or len(numbers) < 2:
         return [None] * len(local.shares)
     diagonals = np.diagonal(local.matrices, axis1=1, axis2=2)[:, numbers]

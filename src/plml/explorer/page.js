@@ -32,7 +32,8 @@ window.plmlExplorer = (() => {
   const named = (code) => el("span", className(code).length <= 20 ? { style: { whiteSpace: "nowrap" } } : {}, swatch(code), className(code));
   // The number of a case, and its label where it has one.
   const caseName = (kind, row) => `case ${row}${facts.names[kind] === null ? "" : ` [${cut(facts.names[kind][row])}]`}`;
-  const cut = (text) => (text.length > 24 ? `${text.slice(0, 23)}…` : text);
+  // In the middle: names often differ at the end.
+  const cut = (text) => (text.length > 24 ? `${text.slice(0, 15)}…${text.slice(-8)}` : text);
   const className = (code) => facts.classes[code];
   const columnName = (place) => facts.columns[place].name;
 
@@ -48,6 +49,7 @@ window.plmlExplorer = (() => {
 
   let visible = [];
   function filter() {
+    say("");
     const boxes = new Map([...byId("classes").querySelectorAll("input")].map((b) => [Number(b.value), b.checked]));
     const errors = byId("errors-only").checked, least = Number(byId("doubt").value);
     const { color_class, wrong, doubt, is_new } = points.data;
@@ -108,7 +110,7 @@ window.plmlExplorer = (() => {
   function find(event) {
     event.preventDefault();
     const kind = byId("find-kind").value, text = byId("find-row").value.trim();
-    const n = kind === "new" ? facts.n_new : facts.n_training;
+    const n = kind === "new" ? facts.n_new : facts.n_training, orLabel = facts.names[kind] === null ? "" : "or the label ";
     const labelled = facts.names[kind] === null ? -1 : facts.names[kind].indexOf(text);
     const numbered = /^\d+$/.test(text) && Number(text) < n ? Number(text) : -1;
     if (numbered < 0 && labelled >= 0) return goTo(kind, labelled);
@@ -117,7 +119,8 @@ window.plmlExplorer = (() => {
       if (labelled >= 0 && labelled !== numbered) say(`${text} is also the label of ${kind} case ${labelled}: find ${labelled} to see it.`);
     } else if (n === 0) say("There are no new cases.");
     else if (/^\d+$/.test(text)) say(`There are ${n} ${kind} cases, numbered from 0 to ${n - 1}.`);
-    else say(`${text === "" ? "Nothing" : `“${text.slice(0, 40)}”`} is not the number ${facts.names[kind] === null ? "" : "or the label "}of a row.`);
+    else if (text === "") say(`Enter the number ${orLabel}of a row.`);
+    else say(`“${text.slice(0, 40)}” is not the number ${orLabel}of a row.`);
   }
 
   function goTo(kind, row) {
@@ -168,7 +171,7 @@ window.plmlExplorer = (() => {
       el("h2", {}, `${name}: `, swatch(record.prediction), el("span", { id: "prediction" }, className(record.prediction)),
         ", probability ", el("span", { id: "probability" }, percent(p.get(record.prediction) ?? 0))),
       truth,
-      el("p", { class: "note" }, record.probabilities.filter(([, share]) => share >= 0.005).map(([code, share]) => `${className(code)} ${percent(share)}`).join(" · ")),
+      el("p", { class: "note" }, record.probabilities.filter(([, share]) => share >= 0.005).map(([code, share]) => `${className(code)}: ${percent(share)}`).join(" · ")),
       el("h3", {}, "The vote"),
       ...record.votes.map((text) => el("p", { class: "vote" }, text)),
       ...contrast(record),
@@ -189,8 +192,11 @@ window.plmlExplorer = (() => {
   }
 
   function contrast(record) {
-    if (record.margin === null) return [];
     const mine = className(record.prediction), other = className(record.rival);
+    if (record.margin === null) {
+      return [el("h3", {}, `Why ${mine} and not ${other}`),
+        el("p", { class: "note" }, `There is no other case of ${record.case_against < 0 ? other : mine} to compare with.`)];
+    }
     const parts = record.contrast.map((line) => line[1]);
     const largest = Math.max(...parts.map(Math.abs), Math.abs(record.rest ?? 0)) || 1;
     const line = (name, part, here, there, against) => el("tr", {}, el("td", {}, name), el("td", { class: "number" }, here),
@@ -284,8 +290,10 @@ window.plmlExplorer = (() => {
       });
       add("path", { d: `M${path.join("L")}Z`, fill: "none", stroke: color, "stroke-width": 2, "stroke-dasharray": dashes });
     }
-    add("text", { x: SIZE / 2, y: SIZE - 3, "font-size": 12, "text-anchor": "middle" }, cut(first));
-    add("text", { x: SIZE / 2, y: 11, "font-size": 12, "text-anchor": "middle" }, `↑ ${cut(second)}`);
+    // A white edge keeps the names legible on a long ellipse.
+    const style = { x: SIZE / 2, "font-size": 12, "text-anchor": "middle", "paint-order": "stroke", stroke: "#fff", "stroke-width": 5 };
+    add("text", { ...style, y: SIZE - 3 }, `${cut(first)} →`);
+    add("text", { ...style, y: 11 }, `↑ ${cut(second)}`);
     return svg;
   }
 

@@ -99,7 +99,7 @@ def page_data(
     ----------
     subject : the model
     X : new rows, as the model takes them, or None
-    labels : (n_new,) their true classes, if anybody knows
+    labels : (n_new,) their true classes, if anybody knows; missing where nobody does
     most_training, most_new : cases on the map
     random_state : of the choice and of the map
     """

@@ -13,7 +13,7 @@ import numpy as np
 from plml.backend.progress import work
 from plml.explorer.page_data import PageData, page_data
 from plml.explorer.subject import subject_of
-from plml.install import install
+from plml.install import as_pandas, install
 from plml.io.files import check_destination, write
 
 #: Where only this machine can reach the page.
@@ -43,6 +43,9 @@ class Page:
 
     data: PageData
     height: int = 900
+
+    def __repr__(self) -> str:
+        return f"<Page: {self.data.facts['chosen']}>"
 
     def html(self) -> str:
         """The page as one file, which needs neither a server nor a network."""
@@ -110,6 +113,7 @@ def explore(
     >>> page = plml.explore(model, X[1::2], y[1::2], html="page.html")
     """
     check_bokeh()
+    X = as_pandas(X)
     if html is not None:
         check_destination(Path(html), "html")
     with work(verbose, passing=True):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plml.inspection.explain_any import classifier_of, with_dates
-from plml.inspection.lineage import inputs_of, known_values, lineage_of_steps
+from plml.inspection.lineage import inputs_of, known_values, lineage_of_steps, names_out
 from plml.inspection.values import snapped, table_values
 from plml.preprocessing.columns import MISSING, pandas
 from plml.preprocessing.dates import days_of
@@ -56,7 +56,7 @@ class TableView:
     ----------
     columns : of the table
     owner : (n_features,) the column that each feature was made from
-    feature_names : (n_features,)
+    feature_names : (n_features,) a number is called as its column is
     is_table : whether the columns are those of the user's rows, not outputs of a step
     """
 
@@ -85,15 +85,23 @@ class TableView:
         self._used, self.owner = np.unique(found.owner, return_inverse=True)
         self._lineage, self.is_table = found, found.is_table
         self._names = [found.names[column] for column in self._used]
-        self.feature_names = np.asarray(
-            learner.case_base().names
-            if self._encoder is None
-            else self._encoder.get_feature_names_out(),
-            dtype=object,
-        )
         self.columns = _columns(
             self._names, self.training_values(np.arange(len(self._cases))), imputes, dates
         )
+        last = steps if self._encoder is None else self._encoder
+        self.feature_names = self._named_features(names_out(last) or learner.case_base().names)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The features that are numbers of the table, not marks of what is missing in it."""
+        first = np.unique(self.owner, return_index=True)[1]
+        return np.array([f for f in first if self.columns[self.owner[f]].is_number], dtype=int)
+
+    def _named_features(self, made: Sequence[str]) -> np.ndarray:
+        names = np.asarray(made, dtype=object).copy()
+        for f in self.numbers:
+            names[f] = self.columns[self.owner[f]].name
+        return names
 
     def encoded(self, X: Any) -> np.ndarray:
         """Rows of the user as the features that distances are computed of."""

@@ -14,6 +14,8 @@ from plml.inspection.explanation import Explanation
 
 #: How far the features of a row may be from those of an affine map, relative to their size.
 _CLOSE = 1e-6
+#: The same for features in single precision.
+_CLOSE_SINGLE = 1e-3
 #: Points that this is checked on, besides the rows.
 _N_CHECKED = 8
 
@@ -25,9 +27,12 @@ class AffineMap:
     ----------
     transform : (n, d) rows -> (n, r) features
     X : (q, d) rows to check it on
+    made : (n, r) features that the map has to reach
     """
 
-    def __init__(self, transform: Callable[[np.ndarray], np.ndarray], X: np.ndarray) -> None:
+    def __init__(
+        self, transform: Callable[[np.ndarray], np.ndarray], X: np.ndarray, made: np.ndarray
+    ) -> None:
         d = X.shape[1]
         center = X.mean(axis=0)
         spread = np.maximum(np.abs(X - center).max(axis=0), np.abs(center))
@@ -41,6 +46,10 @@ class AffineMap:
         scale = np.abs(expected).max(initial=1.0)
         self.is_exact = bool(np.abs(found - expected).max(initial=0.0) <= _CLOSE * scale)
         self._back = np.linalg.pinv(self.A * step) * step[:, None] if d else self.A.T
+        # Far from the rows a step may be constant, as an encoder is of what it does not know.
+        missed = np.abs(self(self.back(made)) - made).max(initial=0.0)
+        close = _CLOSE if made.dtype == np.float64 else _CLOSE_SINGLE
+        self.is_exact &= bool(missed <= close * np.abs(made).max(initial=1.0))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """Features of rows."""

@@ -1,6 +1,7 @@
 """``plml.counterfactual``: the smallest change of a row that turns its prediction."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -18,6 +19,9 @@ from plml.inspection.explain_any import (
 from plml.inspection.explanation import Explanation
 from plml.inspection.explanation_text import percent, short
 from plml.inspection.values import table_values
+from plml.install import as_pandas, pandas
+from plml.preprocessing.date_encoder import date_texts
+from plml.preprocessing.dates import days_of
 from plml.validation import check_rows
 
 #: Cases of the other class that a counterfactual may go towards.
@@ -42,7 +46,7 @@ class Counterfactual(NamedTuple):
     changes : dict
         Column: value before and after.
     row : data frame or array
-        The changed row, one row of the kind that was given.
+        The changed row, one row: a data frame of pandas where any data frame was given.
     towards : int
         The training row that the values come from.
 
@@ -112,7 +116,7 @@ def counterfactual(
     if len(X) != 1:
         raise ValueError(f"give one row, got {len(X)}")
     model = getattr(model, "best_estimator_", model)
-    X, cases = with_dates(model, X), known_cases(model, cases)
+    X, cases = with_dates(model, as_pandas(X)), known_cases(model, cases)
     found = explain(model, X)
     names = [str(name) for name in found.feature_names]
     places = _places(input_names(model, X), names)
@@ -291,22 +295,22 @@ def _like(column: Any, before: Any) -> Any:
 def _shortened(X: Any, places: list[int], goals: _Goals, trial: Any, turned: _Turned) -> Any:
     """The first row found on the way to a case that turns the prediction, and the trial.
 
-    Numbers move together along a straight line, categories change at once. Columns of whole
-    numbers stay whole.
+    Numbers and dates move together along a straight line, categories change at once. Columns of
+    whole numbers stay whole.
     """
     goal, chosen = trial
-    start = table_values(X)[0][[places[c] for c in chosen]]
-    end = goals.values[goal][list(chosen)]
-    moves = [_is_number(a) and _is_number(b) for a, b in zip(start, end, strict=True)]
+    start = table_values(X)[0]
+    ways = {c: _way(start[places[c]], goals.values[goal][c], _dated(X, places[c])) for c in chosen}
 
     def row_at(part: float) -> Any:
         values = goals.values[goal].copy()
-        for c, a, b, can_move in zip(chosen, start, end, moves, strict=True):
-            values[c] = _between(a, b, part) if can_move else b
+        for c, way in ways.items():
+            if way is not None:
+                values[c] = way(part)
         return _changed_rows(X, places, [(values, chosen)])
 
     low, high, row = 0.0, 1.0, row_at(1.0)
-    for _ in range(_HALVINGS if any(moves) else 0):
+    for _ in range(_HALVINGS if any(ways.values()) else 0):
         middle = 0.5 * (low + high)
         candidate = row_at(middle)
         if turned(candidate)[0]:
@@ -330,9 +334,38 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and value == value
 
 
-def _between(a: Any, b: Any, part: float) -> float:
-    """A point on the way from a to b, rounded towards b where both are whole."""
-    value = float(a) + part * (float(b) - float(a))
-    if float(a).is_integer() and float(b).is_integer():
+def _dated(X: Any, place: int) -> bool:
+    """Whether a column of a user's rows has dates, see ``with_dates``."""
+    return hasattr(X, "columns") and str(X.dtypes.iloc[place]).startswith("datetime64")
+
+
+def _way(a: Any, b: Any, dated: bool) -> Callable[[float], Any] | None:
+    """The values on the way from a to b, given how much of it is gone; None for no way between.
+
+    Parameters
+    ----------
+    a, b : numbers, dates as texts, or anything else
+    dated : whether texts are dates
+    """
+    if _is_number(a) and _is_number(b):
+        return partial(_between, float(a), float(b))
+    if not (dated and isinstance(a, str) and isinstance(b, str)):
+        return None
+    with_time = ":" in a + b
+    steps = 1440 if with_time else 1  # per day
+    one, other = np.rint(days_of(pandas().Series([a, b], dtype=object)) * steps).tolist()
+    return lambda part: date_texts(np.array([_between(one, other, part) / steps]), with_time)[0]
+
+
+def _between(a: float, b: float, part: float) -> float:
+    """A point on the way from a to b, rounded towards b where both are whole.
+
+    Others have four digits, or more where the ends differ in later ones only.
+    """
+    value = a + part * (b - a)
+    if a.is_integer() and b.is_integer():
         return float(np.ceil(value) if b > a else np.floor(value))
-    return float(f"{value:.4g}") if part < 1.0 else float(b)
+    if a == b or part == 1.0:
+        return b
+    digits = int(np.clip(3 + np.ceil(np.log10(max(abs(a), abs(b)) / abs(b - a))), 4, 17))
+    return float(np.clip(float(f"{value:.{digits}g}"), min(a, b), max(a, b)))

@@ -12,6 +12,7 @@ from plml.inspection.affine import AffineMap, explained_in_columns
 from plml.inspection.explanation import Explanation
 from plml.inspection.lineage import Lineage, in_columns, inputs_of, known_values, lineage
 from plml.inspection.values import snapped, table_values
+from plml.install import as_pandas
 from plml.preprocessing.table_encoder import TableEncoder
 from plml.validation import check_rows, row_names
 
@@ -98,6 +99,7 @@ def known_cases(model: Any, cases: Any) -> Any:
     if cases is None:
         return None
     first, last = _first_of(model), classifier_of(model)[1]
+    cases = as_pandas(cases)
     _check_columns("cases", cases, first)
     names = getattr(first, "feature_names_in_", None)
     if names is not None and hasattr(cases, "columns"):
@@ -137,7 +139,7 @@ def _first_of(model: Any) -> Any:
 
 def _check_columns(what: str, table: Any, first: Any) -> None:
     """Refuse a data frame that lacks a column."""
-    given = getattr(table, "columns", None)
+    given = getattr(table, "column_names", getattr(table, "columns", None))
     names = getattr(first, "feature_names_in_", ())
     missing = [name for name in names if given is not None and name not in given]
     if missing:
@@ -167,7 +169,8 @@ def _through_affine_steps(
     try:
         given = [np.asarray(part, dtype=np.float64) for part in (X, cases) if part is not None]
         base = (last if encoder is None else last.model_).case_base()
-        affine = AffineMap(features, np.vstack(given) if given else np.zeros((1, len(names))))
+        rows = np.vstack(given) if given else np.zeros((1, len(names)))
+        affine = AffineMap(features, rows, base.X)
     except (AttributeError, TypeError, ValueError):  # not numbers
         return None
     if not affine.is_exact:

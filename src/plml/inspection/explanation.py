@@ -221,7 +221,7 @@ class Explanation(Sequence["Explanation"]):
         query : the number of the query
         n_cases, n_features : how many cases and features to list
         """
-        return as_text(self, query, n_cases, n_features)
+        return as_text(self[query], 0, n_cases, n_features)
 
     def top_probability(self, query: int) -> float:
         """The probability of the predicted class."""

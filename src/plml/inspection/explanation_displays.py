@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Longest name of a class in a title.
 _CLASS_WIDTH = 14
+#: Longest number and class of a case in one line of a title.
+_TITLE_WIDTH = 12
 
 
 @dataclass
@@ -77,12 +79,16 @@ class NeighborsDisplay:
         k = found.neighbors.shape[1]
         rows = [found.queries[self.query], *found.neighbor_values[self.query]]
         distances = np.sqrt(found.squared_distances[self.query])
-        titles = [f"query\npredicted {_class_name(found.predictions[self.query])}"]
+        predicted, *labels = map(
+            _class_name, (found.predictions[self.query], *found.labels[self.query])
+        )
+        numbers = found.neighbors[self.query].tolist()
+        is_wide = max(map(len, (predicted, *labels))) + len(str(max(numbers))) > _TITLE_WIDTH
+        between = "\n" if is_wide else " "
+        titles = [f"query\npredicted{between}{predicted}"]
         titles += [
-            f"case {row}: {_class_name(label)}\nd = {number(distance)}"
-            for row, label, distance in zip(
-                found.neighbors[self.query], found.labels[self.query], distances, strict=True
-            )
+            f"case {row}:{between}{label}\nd = {number(distance)}"
+            for row, label, distance in zip(numbers, labels, distances, strict=True)
         ]
         height = 2.6 if self.image_shape else 1.2 + 0.26 * min(n_features, len(rows[0]))
         self.figure_, grid = axes_for(ax, (1, k + 1), (1.7 * (k + 1), height))
@@ -212,6 +218,7 @@ class ExplanationDisplay:
         left.set_title(title, fontsize=10, loc="left")
         left.set_xlabel(label, fontsize=9)
         bar_rows(left, len(names), names)
+        left.locator_params(axis="x", nbins=6)  # more would touch each other
         right.barh(places - 0.2, here, 0.4, color=PALETTE[0], label="near here")
         right.barh(places + 0.2, overall, 0.4, color=GREY, label="overall")
         right.set_title("What sets the classes apart?", fontsize=10, loc="left")

@@ -16,12 +16,20 @@ _ROUNDING = 1e-9
 _BOX = "font-family:sans-serif;font-size:13px;margin:6px 0"
 #: Longest text of a value.
 _WIDTH = 16
+#: How numbers begin.
+_FIGURES = set("0123456789.+-")
 #: Classes of which a vote is told.
 _LISTED = 5
 
 
-def short(value: Any) -> str:
-    """A value as it was in the table: integers as integers, no exponents, no rounding noise."""
+def short(value: Any, width: int = _WIDTH) -> str:
+    """A value as it was in the table: integers as integers, no exponents, no rounding noise.
+
+    Parameters
+    ----------
+    value : of any type
+    width : of the longest text
+    """
     if value is None:
         return "(unknown)"
     if isinstance(value, float | np.floating) and np.isnan(value):
@@ -35,12 +43,12 @@ def short(value: Any) -> str:
         if number.is_integer() and abs(number) < 1e15:
             return str(int(number))
         if 1e-4 <= abs(number) < 9e4:
-            return f"{number:.5g}"  # no exponent here; several times faster than below
-        if 1e-4 <= abs(number) < 1e15:
-            return np.format_float_positional(number, precision=5, fractional=False, trim="-")
+            return f"{number:.5g}"  # no exponent here
+        if 9e4 <= abs(number) < 1e15:
+            return f"{number:.0f}"  # with all digits before the point
         return f"{number:.4g}"
     text = str(value)
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def percent(share: float) -> str:
@@ -71,16 +79,19 @@ def vote_text(ballot: "Ballot", classes: np.ndarray, query: int) -> str:
     else:
         there = [c for c in np.argsort(-counts, kind="stable") if counts[c]]
         most, others = there[0], there[1:]
-        verb = "is" if counts[most] == 1 else "are"
         noun = "neighbour" if ballot.n_neighbors == 1 else "neighbours"
-        first = f"{counts[most]} of {ballot.n_neighbors} {noun} {verb} {classes[most]}"
-        text = _few([first, *(f"{counts[c]} {classes[c]}" for c in others)])
+        are = {c: " is " if counts[c] == 1 else " are " for c in there}
+        numbered = any(str(classes[c])[:1] in _FIGURES for c in there)  # "1 3" would be read as 13
+        first = f"{counts[most]} of {ballot.n_neighbors} {noun}{are[most]}{classes[most]}"
+        more = [f"{counts[c]}{are[c] if numbered else ' '}{classes[c]}" for c in others]
+        text = _few([first, *more])
         by = {"distance": ["their nearness"], "linear": ["the trend among them"]}
         reasons = by.get(ballot.how, []) + ["their weights"] * ballot.weighted
         if reasons and others:
-            has = f"{classes[order[0]]} has {percent(shares[order[0]])}"
-            rest = [f"{classes[c]} {percent(shares[c])}" for c in order[1:] if counts[c]]
-            text += f"; weighed by {' and '.join(reasons)}, {_few([has, *rest])}"
+            has = " has " if numbered else " "
+            told = [f"{classes[order[0]]} has {percent(shares[order[0]])}"]
+            told += [f"{classes[c]}{has}{percent(shares[c])}" for c in order[1:] if counts[c]]
+            text += f"; weighed by {' and '.join(reasons)}, {_few(told)}"
     if len(tied) > 1:
         text += f"; a tie between {' and '.join(tied)}"
     return text
@@ -125,7 +136,8 @@ def _contrast_lines(found: "Explanation", i: int, n_features: int) -> list[str]:
     width = max([12, *(len(str(found.feature_names[f])) for f in top)]) + 2
     cases = (found.cases_for[i], found.cases_against[i])
     head = [short(f"case {row}") for row in cases]
-    classes, scale = (short(str(prediction)), short(str(rival))), _scale(found, i)
+    classes = [short(str(label), _WIDTH - 1) for label in (prediction, rival)]  # in parentheses
+    scale = _scale(found, i)
     lines = [
         title,
         f"  {'':<{width}}{'here':>17}{head[0]:>18}{head[1]:>18}{'for ' + classes[0]:>20}",

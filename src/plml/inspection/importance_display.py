@@ -90,7 +90,7 @@ class ImportanceDisplay:
             panel.set_title(f"{name}\n{share:.0%} overall", fontsize=9)
         label_panels(self.figure_ if ax is None else None, panels, self.view.labels)
         bar = self.figure_.colorbar(picture, ax=panels, shrink=0.6, extend="max")
-        bar.set_label("share in what sets the classes apart")
+        bar.set_label("share in what\nsets the classes apart")
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         if ax is None:
             self.figure_.suptitle("Which features matter, and where?", x=0.02, ha="left")

@@ -134,7 +134,7 @@ def lineage_of_steps(
         numbers = [str(number) for number in range(len(found.owner))]
         given = getattr(step, "feature_names_in_", numbers)
         made = inputs_of(steps[place + 1], step) if place + 1 < len(steps) else outputs
-        inner = lineage(step, given, _names_out(step) or made)
+        inner = lineage(step, given, names_out(step) or made)
         if not inner.is_table:
             found = inner
             continue
@@ -163,7 +163,7 @@ def _numbered(step: Any, n: int) -> list[str]:
     return [f"{type(step).__name__.lower()}{i}" for i in range(n)]
 
 
-def _names_out(step: Any) -> list[str] | None:
+def names_out(step: Any) -> list[str] | None:
     """What a step calls its outputs."""
     try:
         return [str(name) for name in step.get_feature_names_out()]
@@ -192,7 +192,7 @@ def _of_column_transformer(transformer: ColumnTransformer, names: list[str]) -> 
         if not numbers or (isinstance(inner, str) and inner == "drop"):
             continue
         features = transformer.output_indices_[name]
-        made = _names_out(inner) or _numbered(inner, features.stop - features.start)
+        made = names_out(inner) or _numbered(inner, features.stop - features.start)
         inside = lineage(inner, [names[c] for c in numbers], made)
         if not inside.is_table:  # its outputs are columns of their own
             is_table = False
@@ -240,6 +240,8 @@ def _of_one_hot(encoder: OneHotEncoder, names: list[str]) -> Lineage:
         sizes.append(len(known) - (0 if rare is None else len(rare) - 1) - dropped)
 
     def values(rows: np.ndarray) -> np.ndarray:
+        if not sum(sizes):  # the only category of each column was dropped
+            return np.full((len(rows), len(names)), None, dtype=object)
         texts = np.asarray(encoder.inverse_transform(np.asarray(rows)), dtype=object)
         texts[texts == "infrequent_sklearn"] = RARE_CATEGORY
         texts[texts == None] = UNKNOWN_CATEGORY  # noqa: E711
@@ -280,7 +282,7 @@ def _is_one_to_one(step: Any) -> bool:
     given = getattr(step, "feature_names_in_", None)
     if given is None:
         given = [f"x{i}" for i in range(getattr(step, "n_features_in_", 0))]
-    return _names_out(step) == [str(name) for name in given]
+    return names_out(step) == [str(name) for name in given]
 
 
 def _of_one_to_one(step: Any, names: list[str]) -> Lineage:

@@ -127,6 +127,7 @@ def number(value: float) -> str:
 
 
 def wrapped(names: Iterable[Any], width: int = 28) -> list[str]:
-    """Names of bounded length."""
+    """Names of bounded length, cut in the middle: those of a table often differ at the end."""
+    head, tail = width - 1 - width // 3, width // 3
     texts = (str(name) for name in names)
-    return [text if len(text) <= width else text[: width - 1] + "…" for text in texts]
+    return [text if len(text) <= width else f"{text[:head]}…{text[-tail:]}" for text in texts]

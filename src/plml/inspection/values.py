@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from plml.backend.arrays import is_tensor, on_host
+from plml.install import as_pandas
 from plml.preprocessing.date_encoder import date_texts
 from plml.preprocessing.dates import days_of
 
@@ -16,7 +17,8 @@ _TRUTHS = {"True": True, "False": False, "1.0": True, "0.0": False, "1": True, "
 
 def table_values(X: Any) -> np.ndarray:
     """The entries of an array or a data frame as they are, (n, n_columns)."""
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+    X = as_pandas(X)
+    if hasattr(X, "columns"):
         return np.stack([_entries(X[name]) for name in X.columns], axis=1)
     return np.asarray(on_host(X) if is_tensor(X) else X, dtype=object)
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from plml.install import as_pandas
 from plml.preprocessing.columns import HUGE, MISSING, Columns, pandas
 from plml.preprocessing.date_encoder import DateEncoder
 from plml.preprocessing.servable import check_kinds, feature_name, refuse_unservable
@@ -268,9 +269,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return rows
 
     def _frame(self, X: Any) -> Any:
-        frame = pandas().DataFrame(X) if not hasattr(X, "columns") else X
-        if not isinstance(frame, pandas().DataFrame):
-            frame = X.to_pandas()
+        frame = as_pandas(X) if hasattr(X, "columns") else pandas().DataFrame(X)
         return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
     def __sklearn_tags__(self) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plml.install import as_pandas
 from plml.preprocessing.columns import Columns, listed, pandas
 from plml.preprocessing.dates import orders_of_dates
 from plml.tables.column_kinds import ColumnFacts, alike, column_facts
@@ -225,7 +226,7 @@ def describe(
     >>> describe(table).used
     ['size']
     """
-    frame = table if isinstance(table, pandas().DataFrame) else table.to_pandas()
+    frame = as_pandas(table)
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     repeated = frame.columns[frame.columns.duplicated()]
     if len(repeated):

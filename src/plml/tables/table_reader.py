@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plml.install import as_pandas
 from plml.preprocessing.columns import listed, pandas
 from plml.tables.dialects import Dialect, dialect_of, lines_of_rows, shown
 from plml.tables.parsing import parsed
@@ -176,8 +177,7 @@ def read_table(source: Any, **options: Any) -> tuple["pd.DataFrame", Understood]
     known = _checked(options)
     if hasattr(source, "columns"):
         understood = Understood("data frame")
-        table = source if isinstance(source, pandas().DataFrame) else source.to_pandas()
-        return _finished(_flat(table, understood), understood, known, _row), understood
+        return _finished(_flat(as_pandas(source), understood), understood, known, _row), understood
     path = Path(source)
     _check_is_file(path)
     if path.suffix.lower() == ".skops":
