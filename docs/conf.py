@@ -66,6 +66,7 @@ sphinx_gallery_conf = {
     "write_computation_times": False,  # their page loads scripts from elsewhere
     "download_all_examples": False,
     "min_reported_time": 1e9,
+    "capture_repr": (),  # the picture is the output
 }
 # matplotlib's backend of the gallery cannot show windows, and says so.
 warnings.filterwarnings("ignore", message=".*non-interactive.*")

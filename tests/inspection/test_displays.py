@@ -272,6 +272,10 @@ def test_the_legend_of_an_explanation_is_below_the_label_of_its_axis(n_columns):
     assert legend.y1 < label.y0
 
 
+def test_a_display_does_not_print_its_arrays(model):
+    assert "array" not in repr(ConvergenceDisplay.from_estimator(model))
+
+
 def test_iterations_are_whole():
     history = {"iteration": [1, 2, 3], "value": [3.0, 2.0, 1.0], "gap": [1.0, 0.5, 0.1]}
     stage = {name: np.array(values) for name, values in history.items()}

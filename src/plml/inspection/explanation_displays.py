@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _CLASS_WIDTH = 14
 
 
-@dataclass
+@dataclass(repr=False)
 class NeighborsDisplay:
     """A query and its nearest training cases, as images where the features are pixels.
 
@@ -137,7 +137,7 @@ def _as_number(value: Any) -> float:
     return float(value) if is_number else 0.0
 
 
-@dataclass
+@dataclass(repr=False)
 class ExplanationDisplay:
     """Why this class and not another, and what sets the classes apart here and overall.
 

@@ -281,7 +281,7 @@ def _doubt_of_target(labels: "pd.Series") -> str:
     if reason := no_classes(labels):
         return reason
     if n_lost := int(labels.isna().sum()):
-        return f"has no label in {n_lost} rows; drop these rows before a fit"
+        return f"has no label in {counted(n_lost, 'row')}; drop the rows without one before a fit"
     if len(sizes) == 1:
         return "has one class alone; a fit needs two"
     two = alike(map(str, sizes.index))

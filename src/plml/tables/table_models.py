@@ -226,7 +226,7 @@ class Model:
         Parameters
         ----------
         table, name : as in ``explain``, with the labels in the column of the target
-        key : the column of the keys, where the cases have keys
+        key : the column of the keys, where the cases have keys; by default that of the fit
         new_classes : as in ``PLML.add_cases``
         """
         labels, rows = self.labels(table, name), self.prepared(table, name)

@@ -13,6 +13,7 @@ from plml.preprocessing.columns import Columns, listed, pandas
 from plml.tables.column_report import ColumnReport, describe, no_classes
 from plml.tables.training_profile import TrainingProfile
 from plml.validation import rows_that_count
+from plml.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -196,8 +197,8 @@ def labels_of(table: "pd.DataFrame", target: str, name: str) -> "pd.Series":
     lost = np.flatnonzero(labels.isna())
     if len(lost):
         raise ValueError(
-            f"{name}: column {target!r} has no label in {len(lost)} rows, the first is row "
-            f"{int(lost[0])}; drop these rows"
+            f"{name}: column {target!r} has no label in {counted(len(lost), 'row')}, the first is "
+            f"row {int(lost[0])}; drop the rows without one"
         )
     return labels
 
