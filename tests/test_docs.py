@@ -98,6 +98,15 @@ def test_every_entry_of_the_reference_has_an_example_that_runs(name, monkeypatch
     assert runner.run(found, out=said.append).failed == 0, "".join(said)
 
 
+@pytest.mark.parametrize("name", [name for name in ENTRIES if name.startswith("plml.")])
+def test_a_function_says_what_it_returns_and_a_learner_what_is_like_it(name):
+    found, text = entry(name), entry(name).__doc__
+    if not isinstance(found, type):
+        assert ("Returns\n" in text) == (found.__annotations__["return"] is not None)
+    elif hasattr(found, "predict"):
+        assert "See Also\n" in text
+
+
 def sentences(text):
     """The lines without their numbers; what a fit selects may depend on the versions."""
     lines = (re.sub(r"[\d.,%+-]+", "#", " ".join(line.split())) for line in text.splitlines())

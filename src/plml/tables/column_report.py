@@ -217,6 +217,16 @@ def describe(
     uses : what columns are: "number", "category", "date" or "ignore" by name
     doubts : columns that ``read_table`` could not make out, ``understood.marks.doubts``
 
+    Returns
+    -------
+    ColumnReport
+        A line per column when it is printed; ``used`` names the columns that a fit would use.
+
+    See Also
+    --------
+    read_table : A table from a file.
+    plml.tables.fit : Learn from a table.
+
     Examples
     --------
     >>> import pandas as pd

@@ -288,6 +288,16 @@ def load(path: str | Path) -> Model:
     ----------
     path : a file that ``Model.save`` or ``plml fit`` wrote
 
+    Returns
+    -------
+    Model
+        As it was when it was saved.
+
+    See Also
+    --------
+    fit : Makes one.
+    plml.load : For estimators without a table.
+
     Examples
     --------
     >>> from pathlib import Path
@@ -411,6 +421,16 @@ def fit(
     tell : gets the report of the columns before the fit
     checkpoint : file in which the fit saves its state
     parameters : other parameters of the classifier
+
+    Returns
+    -------
+    Model
+        Takes tables in all its methods; see ``Model``.
+
+    See Also
+    --------
+    load : A model that was saved.
+    plml.AutoPLML : The classifier behind it, for data frames.
 
     Examples
     --------
