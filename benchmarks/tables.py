@@ -9,7 +9,8 @@ classifier) with scikit-learn's interface, with its parameters as JSON behind it
 StandardScaler. --add puts it next to the others, and compares it with each. Modules in the current
 folder are found. What a method selects it selects on the training rows alone.
 Folds are kept as they are done (in --out, results/tables.json by default), and a second call goes
-on where the first one ended; --again computes those of the added methods anew, after a change. Every fold has one thread; --n-jobs of them run at the same time.
+on where the first one ended; --again computes those of the added methods anew, after a change.
+Every fold has one thread; --n-jobs of them run at the same time.
 """
 
 import argparse
