@@ -144,7 +144,8 @@ class ColumnReport:
         target = " and the target" * (self.target is not None)
         lines = [f"{self.source}: {self.n_rows} rows, {columns}{target}"]
         if self.n_copies:
-            lines[0] += f"; {self.n_copies} rows are copies of others"
+            copies = counted(self.n_copies, "row is a copy of another", "rows are copies of others")
+            lines[0] += f"; {copies}"
         if self.target is not None:
             sizes = sorted(self.classes.items(), key=lambda pair: -pair[1])
             few = ", ".join(f"{name} {n}" for name, n in sizes[:_MOST_CLASSES])

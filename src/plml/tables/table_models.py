@@ -155,9 +155,10 @@ class Model:
         """
         unknown = labels[~np.isin(labels, self.classifier.classes_)]
         if len(unknown):
+            lost = counted(len(unknown), "label")
             warnings.warn(
-                f"{name}: column {self.target!r} has {len(unknown)} labels that the model does not "
-                f"know, {listed(np.unique(unknown), 4)}; they count as errors",
+                f"{name}: column {self.target!r} has {lost} that the model does not know, "
+                f"{listed(np.unique(unknown), 4)}; such rows count as errors",
                 stacklevel=3,
             )
 
