@@ -9,7 +9,8 @@ classifier) with scikit-learn's interface, with its parameters as JSON behind it
 StandardScaler. --add puts it next to the others, and compares it with each. Modules in the current
 folder are found. What a method selects it selects on the training rows alone.
 Folds are kept as they are done (in --out, results/tables.json by default), and a second call goes
-on where the first one ended. Every fold has one thread; --n-jobs of them run at the same time.
+on where the first one ended; --again computes those of the added methods anew, after a change.
+Every fold has one thread; --n-jobs of them run at the same time.
 """
 
 import argparse
@@ -228,8 +229,15 @@ def in_words(found: dict[str, Any]) -> str:
     return f"{won}, {tied}, {lost} (signed-rank test: p = {found['p']:.2g})"
 
 
-def report(records: dict[str, Any], names: list[str], methods: list[str]) -> None:
-    """The table of accuracies and the means, and everyone against the last method."""
+def report(records: dict[str, Any], names: list[str], methods: list[str], added: list[str]) -> None:
+    """The table of accuracies and the means, and the added methods against all others.
+
+    Parameters
+    ----------
+    records : of all folds
+    names, methods : the tables and the methods to show
+    added : some of the methods; without any, the last one stands for them
+    """
     widths = [max(len(title(method)), 10) + 2 for method in methods]
 
     def line(head: str, values: Iterable[Any], form: str) -> None:
@@ -250,9 +258,11 @@ def report(records: dict[str, Any], names: list[str], methods: list[str]) -> Non
         ratios = seconds["AutoPLML"] / seconds["SVM"]
         print("seconds of AutoPLML / SVM: " + ", ".join(map("{} {:.2f}".format, names, ratios)))
         print(f"geometric mean {np.exp(np.log(ratios).mean()):.2f}")
-    own = accuracies[:, -1]
-    for method, column in zip(methods[:-1], accuracies.T[:-1], strict=True):
-        print(f"{title(methods[-1])} against {title(method)}: {in_words(compared(own, column))}")
+    columns = dict(zip(methods, accuracies.T, strict=True))
+    for own, method in product(added or methods[-1:], methods):
+        if own != method:
+            found = compared(columns[own], columns[method])
+            print(f"{title(own)} against {title(method)}: {in_words(found)}")
 
 
 def as_markdown(records: dict[str, Any], names: list[str], methods: list[str]) -> str:
@@ -354,6 +364,9 @@ def parsed() -> argparse.Namespace:
         metavar="METHOD",
         help="classifiers to add: package.module:Class, or 'package.module:Class {JSON}'",
     )
+    parser.add_argument(
+        "--again", action="store_true", help="compute all folds of the added classifiers anew"
+    )
     parser.add_argument("--tables", nargs="+", metavar="NAME", help="tables (default: all)")
     parser.add_argument("--n-jobs", type=int, default=1, help="folds at the same time")
     parser.add_argument(
@@ -364,7 +377,8 @@ def parsed() -> argparse.Namespace:
     )
     options = parser.parse_args()
     sys.path.insert(0, os.getcwd())
-    options.methods = list(dict.fromkeys(map(canonical, [*options.methods, *options.add])))
+    options.add = list(dict.fromkeys(map(canonical, options.add)))
+    options.methods = list(dict.fromkeys([*map(canonical, options.methods), *options.add]))
     for method in options.methods:
         build(method)
     return options
@@ -378,8 +392,15 @@ def main() -> None:
     except (OSError, ValueError) as error:
         raise SystemExit(f"{error}; --data-dir names the data folder (docs/data.md)") from None
     records = json.loads(options.out.read_text()) if options.out.exists() else {}
+    for name, method in product(read, options.add):
+        kept = records.get(name, {}).get(method, {})
+        if options.again:
+            kept.clear()
+        elif kept:
+            folds = counted(len(kept), "fold")
+            print(f"{title(method)}, {name}: {folds} of an earlier run; --again computes anew")
     compute(records, read, options)
-    report(records, list(read), options.methods)
+    report(records, list(read), options.methods, options.add)
     options.out.with_suffix(".md").write_text(as_markdown(records, list(read), options.methods))
     picture(records, list(read), options.methods, options.out.with_suffix(".png"))
 

@@ -66,6 +66,7 @@ sphinx_gallery_conf = {
     "write_computation_times": False,  # their page loads scripts from elsewhere
     "download_all_examples": False,
     "min_reported_time": 1e9,
+    "capture_repr": (),  # the picture is the output
 }
 # matplotlib's backend of the gallery cannot show windows, and says so.
 warnings.filterwarnings("ignore", message=".*non-interactive.*")
@@ -96,6 +97,8 @@ _TYPE = re.compile(
     r"(\(|\{|None\b|int|float|bool|str|dict|array|list|sequence|tuple|callable|estimator|label\b"
     r"|data frame|[A-Z]\w+\b|``[A-Z])"
 )
+#: A line of words that goes on below is at least this long; one of a type is shorter.
+_FULL_LINE = 70
 #: An entry of a section: names and what follows the colon.
 _ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*) : (.+)$")
 _SECTIONS = {"Parameters", "Attributes", "Returns", "Yields"}
@@ -111,7 +114,7 @@ def words_are_no_types(app, what, name, obj, options, lines):
         if below and not below.strip("-"):
             section = line.strip()
         entry = _ENTRY.match(line) if section in _SECTIONS else None
-        goes_on = below.startswith("    ") and below.strip()[:1].islower()
+        goes_on = below.startswith("    ") and len(line) >= _FULL_LINE
         if entry and (goes_on or not _TYPE.match(entry[2])):
             result += [entry[1], f"    {entry[2]}"]
         else:

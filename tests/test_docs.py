@@ -2,6 +2,7 @@
 
 import doctest
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+import plml
 
 #: Pages whose snippets take more than a few seconds.
 SLOW = ("README", "dask", "living", "refit", "tutorial", "weights")
@@ -96,6 +99,26 @@ def test_every_entry_of_the_reference_has_an_example_that_runs(name, monkeypatch
     said: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     assert runner.run(found, out=said.append).failed == 0, "".join(said)
+
+
+@pytest.mark.parametrize("name", [name for name in ENTRIES if name.startswith("plml.")])
+def test_a_function_says_what_it_returns_and_a_learner_what_is_like_it(name):
+    found, text = entry(name), entry(name).__doc__
+    if not isinstance(found, type):
+        assert ("Returns\n" in text) == (found.__annotations__["return"] is not None)
+    elif hasattr(found, "predict"):
+        assert "See Also\n" in text
+
+
+def test_a_type_of_the_reference_is_not_taken_for_words(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    rewrite = runpy.run_path(str(ROOT / "docs" / "conf.py"))["words_are_no_types"]
+    words = "given to the search that is behind the estimator, and to every search that"
+    lines = ["Parameters", "----------", "pull : float", "    alpha_2, a weight."]
+    lines += [f"X : {words}", "    comes after it", "y : their labels"]
+    rewrite(None, "class", "plml.PLML", plml.PLML, None, lines)
+    assert lines[2:4] == ["pull : float", "    alpha_2, a weight."]
+    assert lines[4:] == ["X", f"    {words}", "    comes after it", "y", "    their labels"]
 
 
 def sentences(text):

@@ -164,6 +164,14 @@ def test_what_a_wheel_and_a_source_distribution_hold():
         release_check.check_same("the wheel", [*wheel, "secret.txt"], wheel)
 
 
+def test_what_fails_is_told_in_its_own_words(tmp_path, monkeypatch):
+    """Not in those of make, which only says that it failed."""
+    (tmp_path / "Makefile").write_text("links:\n\t@echo 'a link is broken'; exit 2\n")
+    monkeypatch.setattr(release_check, "ROOT", tmp_path)
+    with pytest.raises(NotReadyError, match="make links fails: a link is broken"):
+        release_check.output("make", "links")
+
+
 def test_every_step_is_run_and_what_is_missing_is_listed(capsys):
     def fails():
         raise NotReadyError("no")

@@ -98,7 +98,8 @@ def anchors(page: Path) -> set[str]:
 def output(*command: str) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines()
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        said = [line for line in lines if not re.match(r"make(\[\d+\])?: ", line)]
         raise NotReadyError(f"{' '.join(command[:4])} fails: {said[-1] if said else 'silently'}")
     return done.stdout
 

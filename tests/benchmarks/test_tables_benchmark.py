@@ -157,6 +157,13 @@ def test_a_classifier_of_ones_own_next_to_the_others(in_a_folder, tmp_path, caps
     in_a_folder(*command)
     assert (tmp_path / "fits.txt").read_text() == "fit\n" * 4  # of the other table
     assert json.loads((tmp_path / "found.json").read_text())["two"]["mine.Mine"]["2"]["accuracy"]
+    assert "Mine, one: 2 folds of an earlier run; --again computes anew" in capsys.readouterr().out
+    in_a_folder(*command, "sklearn.dummy:DummyClassifier", "--again")  # after a change of the class
+    assert (tmp_path / "fits.txt").read_text() == "fit\n" * 8
+    said = capsys.readouterr().out
+    assert "earlier run" not in said
+    for added in ("Mine against DANN: ", "Mine against Dummy", "DummyClassifier against Mine: "):
+        assert added in said
 
 
 def test_a_classifier_that_fails_gets_one_line_and_costs_no_other(in_a_folder, tmp_path):

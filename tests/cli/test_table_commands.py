@@ -123,6 +123,19 @@ def test_the_key_of_the_explained_row_is_shown(files, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("row 3 [W-3]: predicted ")
     assert re.search(r"\n  case (\d+) \[W-\1\] \(", printed)
+    assert run("explain", model, new, "--id", "W-3") == 0
+    assert capsys.readouterr().out == printed
+    twice = pd.concat([pd.read_csv(new)] * 2)
+    twice.to_csv(tmp_path / "twice.csv", index=False)
+    for table, key, message in (
+        (new, "W-99", "has 0 rows with the key 'W-99'; name one by its number: --row"),
+        (tmp_path / "twice.csv", "W-3", "has 2 rows with the key 'W-3'; name one by"),
+        (files / "test.csv", "W-3", "has no column 'tag', the keys of this model"),
+    ):
+        assert run("explain", model, table, "--id", key) == 2
+        assert message in capsys.readouterr().err
+    assert run("explain", files / "model.skops", new, "--id", "W-3") == 2
+    assert "this model knows no column of keys" in capsys.readouterr().err
     assert run("explain", model, files / "test.csv", "--row", 3) == 0
     assert capsys.readouterr().out.startswith("row 3: predicted ")
 

@@ -1,5 +1,7 @@
 """The page in a real browser: points are clicked, and what it says is compared with ``explain``."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import live_page
-from plml import SML, tables
+from plml import SML, explore, tables
 from plml.explorer.page_data import page_data
 from plml.explorer.subject import subject_of
 from plml.inspection.explanation_text import short, vote_text
@@ -285,16 +287,36 @@ def test_nothing_is_wider_than_the_window(browser, wine_file, evil_file, served,
             assert below == (width == 800)  # one column where there is no room for two
 
 
+def hidden_of_contrast(page):
+    """By how many pixels the contrast is wider than its place."""
+    return page.evaluate(
+        "() => { const box = document.querySelector('#contrast').parentElement;"
+        " return box.scrollWidth - box.clientWidth; }"
+    )
+
+
 @pytest.mark.parametrize("width", [800, 1040, 1190, 1210, 1400])
 def test_the_bars_of_the_contrast_are_in_sight(browser, wine_file, width):
     with live_page.opened(browser, wine_file, width) as page:
         find(page, "new", 3)
         page.wait_for_selector("#contrast")
-        hidden = page.evaluate(
-            "() => { const box = document.querySelector('#contrast').parentElement;"
-            " return box.scrollWidth - box.clientWidth; }"
-        )
-        assert hidden <= 1
+        assert hidden_of_contrast(page) <= 1
+
+
+def test_cases_with_keys(browser, mixed, tmp_path):
+    """A new case is found by its key, and the keys push no column out of sight."""
+    train, new = (
+        table.assign(key=[f"{kind}{i:05d}" for i in range(len(table))])
+        for kind, table in zip("TN", mixed, strict=True)
+    )
+    model = tables.fit(train, "grape", "wine", key="key", regularization=1.0, n_neighbors=5)
+    explore(model, new, html=tmp_path / "page.html")
+    with live_page.opened(browser, (tmp_path / "page.html").as_uri(), 1400) as page:
+        page.fill("#find-row", "N00003")
+        page.keyboard.press("Enter")
+        assert said(page)["title"].startswith("New case 3 [N00003]:")
+        assert re.search(r"case \d+\s\[T\d{5}\]", page.inner_text("#contrast"))
+        assert hidden_of_contrast(page) <= 1
 
 
 def test_a_pipeline_that_mixes_columns_says_that_they_cannot_be_changed(browser, wine):

@@ -294,7 +294,7 @@ class TestCommand:
         lines = capsys.readouterr().err.strip().splitlines()
         assert all(line.startswith("warning: ") for line in lines)
         for words in (
-            "'a grape that nobody saw'; they count as errors",
+            "'a grape that nobody saw'; such rows count as errors",
             "1 value that no training row has, 'east'",
         ):
             assert sum(words in line for line in lines) == 1

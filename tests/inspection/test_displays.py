@@ -295,6 +295,10 @@ def test_the_label_of_a_colour_bar_is_within_the_picture():
     assert 0.0 <= label.y0 < label.y1 <= figure.bbox.height
 
 
+def test_a_display_does_not_print_its_arrays(model):
+    assert "array" not in repr(ConvergenceDisplay.from_estimator(model))
+
+
 def test_iterations_are_whole():
     history = {"iteration": [1, 2, 3], "value": [3.0, 2.0, 1.0], "gap": [1.0, 0.5, 0.1]}
     stage = {name: np.array(values) for name, values in history.items()}

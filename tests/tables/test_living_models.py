@@ -1,5 +1,6 @@
 """Models of tables whose cases come and go: votes, keys, profile, and what is left in the file."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -215,9 +216,11 @@ def test_keys_of_unsigned_numbers_are_not_rounded(table):
 def test_what_is_refused(table):
     model = tables.fit(table, "kind", "t", key="key", missing="median", **QUICK)
     new = table.iloc[:2].assign(key=["x", "y"])
+    unnamed = replace(model, key=None)  # as a file of an older version
     before = model.classifier.predict_proba(model.prepared(table, "t"))
     for change, message in [
-        (lambda: model.add_cases(new), "the cases of this model have keys; name the column"),
+        (lambda: unnamed.add_cases(new), "the cases of this model have keys; name the column"),
+        (lambda: model.add_cases(new.drop(columns="key")), "the table has no column 'key'"),
         (lambda: model.add_cases(new, key="name"), "the table has no column 'name'"),
         (
             lambda: model.add_cases(new.assign(key="z"), key="key"),
@@ -289,6 +292,9 @@ def test_commands(files, capsys, monkeypatch):
         assert run("add", model, files / "new.csv", "--id", "key", "-o", other) == 0
     assert capsys.readouterr().out == "30 cases added, 3 classes, 90 cases in all\n"
     assert model.read_bytes() == before
+    assert run("add", model, files / "new.csv", "-o", files / "same.skops") == 0  # as at the fit
+    capsys.readouterr()
+    np.testing.assert_array_equal(tables.load(files / "same.skops").keys, tables.load(other).keys)
     assert run("forget", other, "--id", "row-003", "row-061", "--quiet") == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == ("2 cases forgotten, 3 classes, 88 cases in all\n", "")
@@ -296,12 +302,17 @@ def test_commands(files, capsys, monkeypatch):
     assert capsys.readouterr().out == "1 case forgotten, 3 classes, 87 cases in all\n"
     assert len(tables.load(other).keys) == 87
     assert run("predict", other, files / "new.csv", "--nearest", "--quiet") == 0
+    assert capsys.readouterr().out.startswith("key,prediction,nearest case,")
+    table = pd.read_csv(files / "new.csv").drop(columns="key")
+    table.to_csv(files / "nameless.csv", index=False)
+    assert run("predict", other, files / "nameless.csv", "--quiet") == 0
+    assert capsys.readouterr().out.startswith("prediction\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("add model.skops new.csv", "the cases of this model have keys"),
+        ("add model.skops old.csv", "a case with the key 'row-000' is already there"),
         ("add model.skops old.csv --id key", "a case with the key 'row-000' is already there"),
         ("add none.skops new.csv", "there is no model"),
         ("add model.skops none.csv", "none.csv"),

@@ -172,8 +172,8 @@ class TestMarksForMissing:
         table["c"] = with_last(np.resize(["x", "y"], N), "NA")
         read, understood = plml.read_table(table, na=("999",))
         assert read.isna().sum().to_dict() == {"a": 0, "b": 1, "c": 0}
-        assert "column 'a': -999 (1 times) is not among --na, so it is a value" in str(understood)
-        assert "column 'c': 'NA' (1 times) is not among --na" in str(understood)
+        assert "column 'a': -999 (1 time) is not among --na, so it is a value" in str(understood)
+        assert "column 'c': 'NA' (1 time) is not among --na" in str(understood)
 
     def test_half_floats_pass_without_a_warning(self):
         read, _ = plml.read_table(pd.DataFrame({"a": SIZES.astype(np.float16), "b": SIZES}))

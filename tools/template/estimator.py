@@ -42,6 +42,10 @@ class Template(LinearMap, NeighborClassifier):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    SML : One metric that is learned from triplets.
+
     References
     ----------
     Who described it, and where.

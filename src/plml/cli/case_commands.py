@@ -46,7 +46,10 @@ def add_case_commands(commands: Any) -> None:
         )
     add.add_argument("table", type=Path, help="labelled rows: CSV, TSV, Parquet or Excel")
     add.add_argument(
-        "--id", metavar="COLUMN", help="the column that identifies the rows, if the cases have keys"
+        "--id",
+        metavar="COLUMN",
+        help="the column that identifies the rows, if the cases have keys (default: that of the "
+        "fit)",
     )
     add.add_argument(
         "--new-classes",

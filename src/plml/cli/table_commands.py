@@ -28,9 +28,11 @@ from plml.cli.read_options import add_read_options, table_of, tell_marks
 from plml.inspection.explanation_text import named_text
 from plml.io.files import check_destination, is_stream
 from plml.preprocessing.columns import listed, pandas
+from plml.tables.keys import key_texts
 from plml.tables.nearest_cases import NEAREST, NEAREST_COLUMNS, nearest_cases
 from plml.tables.table_models import LEARNING, check_missing, learned
 from plml.tables.training_rows import ENCODING, TrainingRows, training_rows
+from plml.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,18 +118,29 @@ def add_table_commands(commands: Any) -> None:
         action="store_true",
         help="add the probability of each class",
     )
-    predict.add_argument("--id", metavar="COLUMN", help="copy this column, the key of the rows")
+    predict.add_argument(
+        "--id",
+        metavar="COLUMN",
+        help="copy this column, the key of the rows (default: that of the fit, if it is there)",
+    )
     predict.add_argument(
         "--nearest",
         action="store_true",
         help="add the nearest training case, its class and its distance",
     )
     add_evaluate_figures(evaluate)
-    explain.add_argument(
+    which = explain.add_mutually_exclusive_group()
+    which.add_argument(
         "--row",
         type=int,
         default=0,
         help="the row to explain, counted from 0 (default: %(default)s)",
+    )
+    which.add_argument(
+        "--id",
+        dest="row_key",
+        metavar="KEY",
+        help="the key of the row to explain, if the fit had a column of keys",
     )
     explain.add_argument(
         "--cases", type=int, default=5, help="list so many cases (default: %(default)s)"
@@ -397,7 +410,7 @@ def _predictions(options: argparse.Namespace) -> dict[str, np.ndarray]:
     """The columns of the output."""
     model, table = read_both(options)
     probabilities = [f"probability of {label}" for label in model.classifier.classes_]
-    columns = _key(table, options, {_PREDICTION, *probabilities, *NEAREST_COLUMNS})
+    columns = _key(table, model.key, options, {_PREDICTION, *probabilities, *NEAREST_COLUMNS})
     rows = model.prepared(table, str(options.table))
     columns[_PREDICTION] = in_blocks("predicting", model.classifier.predict, rows)
     if options.proba:
@@ -409,11 +422,19 @@ def _predictions(options: argparse.Namespace) -> dict[str, np.ndarray]:
 
 
 def _key(
-    table: "pd.DataFrame", options: argparse.Namespace, taken: set[str]
+    table: "pd.DataFrame", known: str | None, options: argparse.Namespace, taken: set[str]
 ) -> dict[str, np.ndarray]:
-    """The key of the rows by its name, as it was in the table, where there is one."""
-    name = options.id
-    if name is None:
+    """The key of the rows by its name, as it was in the table, where there is one.
+
+    Parameters
+    ----------
+    table : new rows
+    known : the column of the keys at the fit
+    options : with ``id``, the column that was asked for
+    taken : the other columns of the output
+    """
+    name = known if options.id is None else options.id
+    if name is None or (options.id is None and name not in table.columns):
         return {}
     if name not in table.columns:
         raise ValueError(
@@ -445,19 +466,18 @@ def _explain(options: argparse.Namespace) -> int:
     with work(not options.quiet, passing=True):
         plan_to({"explaining": 5, "looking for a change": 5 * (options.change is not None)})
         model, table = read_both(options)
-        if not 0 <= options.row < len(table):
-            raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
+        number = _row_to_explain(model, table, options)
         if options.cases > model.n_cases:
             raise ValueError(f"--cases must be between 1 and {model.n_cases}, got {options.cases}")
-        row = table.iloc[[options.row]].reset_index(drop=True)
+        row = table.iloc[[number]].reset_index(drop=True)
         name = str(options.table)
         with stage("explaining"):
             found = model.explain(row, name, options.cases)
         if options.change is not None:
             with stage("looking for a change"):
                 change = model.counterfactual(row, name, options.change or None)
-    key = table[model.key].iloc[options.row] if model.key in table.columns else None
-    asked = named_text(f"row {options.row}", key)
+    key = key_texts(table[model.key])[number] if model.key in table.columns else None
+    asked = named_text(f"row {number}", key)
     print(f"{asked}: {found.text(0, found.neighbors.shape[1], options.features)}")
     shares = found.importance_frame().nlargest(options.features, "importance")
     width = max([30, *(len(name) for name in shares["feature"])])
@@ -468,13 +488,35 @@ def _explain(options: argparse.Namespace) -> int:
         print(f"\nWhat would change it\n  {change or 'nothing that was tried'}")
     if options.out is not None:
         frame = found.to_frame().rename(columns={"query": "row", "feature": "column"})
-        _write(frame.assign(row=options.row), options.out)
+        _write(frame.assign(row=number), options.out)
     if options.picture is not None:
         from plml.inspection.style import write_figure
 
         write_figure(found.plot().figure_, options.picture)
         print(f"\npicture: {options.picture}")
     return 0
+
+
+def _row_to_explain(model: tables.Model, table: "pd.DataFrame", options: argparse.Namespace) -> int:
+    """The number of the row that is named by its number or by its key."""
+    if options.row_key is None:
+        if not 0 <= options.row < len(table):
+            raise ValueError(f"--row must be between 0 and {len(table) - 1}, got {options.row}")
+        return int(options.row)
+    if model.key is None:
+        raise ValueError("this model knows no column of keys; name the row by its number: --row")
+    if model.key not in table.columns:
+        raise ValueError(
+            f"{options.table} has no column {model.key!r}, the keys of this model; name the row by "
+            "its number: --row"
+        )
+    rows = np.flatnonzero(key_texts(table[model.key]) == options.row_key)
+    if len(rows) != 1:
+        raise ValueError(
+            f"{options.table} has {counted(len(rows), 'row')} with the key {options.row_key!r}; "
+            "name one by its number: --row"
+        )
+    return int(rows[0])
 
 
 def plan_to(shares: dict[str, float]) -> None:

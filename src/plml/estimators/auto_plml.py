@@ -183,6 +183,12 @@ class AutoPLML(LivingTable, Parameters, ScoresAsSelected, BaseEstimator):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    PLML : The learned metrics; nothing is selected.
+    PLMLCV : The selection of the paper.
+    plml.tables.fit : The same from a table with its labels, as ``plml fit`` does it.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine

@@ -80,6 +80,11 @@ class BoostMetric(LinearMap, NeighborClassifier):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    SML : One metric, with a certificate.
+    LMNN : One metric by another loss.
+
     References
     ----------
     C. Shen, J. Kim, L. Wang, A. van den Hengel. Positive Semidefinite Metric Learning Using

@@ -56,6 +56,11 @@ class CBLML(LargeMarginClassifier):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    PLML : Metrics that vary smoothly in place of one per cluster.
+    SML : One metric for all points.
+
     References
     ----------
     J. Wang, A. Woznica, A. Kalousis. Parametric Local Metric Learning for Nearest Neighbor

@@ -53,6 +53,11 @@ class DANN(NeighborClassifier):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    GLML : Local metrics from Gaussian classes.
+    PLML : Local metrics that are learned.
+
     References
     ----------
     T. Hastie, R. Tibshirani. Discriminant Adaptive Nearest Neighbor Classification. IEEE

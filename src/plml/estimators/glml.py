@@ -79,6 +79,11 @@ class GLML(NeighborClassifier):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    DANN : Local metrics from the neighbourhood of the query.
+    PLML : Local metrics that are learned.
+
     References
     ----------
     Y.-K. Noh, B.-T. Zhang, D. D. Lee. Generative Local Metric Learning for Nearest Neighbor

@@ -95,6 +95,11 @@ class KernelSVM(Parameters, ClassifierMixin, BaseEstimator):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    AutoPLML : Explains its predictions by cases.
+    sklearn.svm.SVC : The solver that is used.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -85,6 +85,11 @@ class LMNN(LinearMap, LargeMarginNeighbors):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    LMNNMM : One metric per class.
+    SML : One metric from the problem of ``PLML``.
+
     References
     ----------
     K. Q. Weinberger, L. K. Saul. Distance Metric Learning for Large Margin Nearest Neighbor

@@ -57,6 +57,11 @@ class LMNNMM(LargeMarginNeighbors):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    LMNN : One metric for all classes.
+    PLML : With ``case_metrics="class"``, local metrics and one per class.
+
     References
     ----------
     K. Q. Weinberger, L. K. Saul. Distance Metric Learning for Large Margin Nearest Neighbor

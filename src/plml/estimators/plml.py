@@ -144,6 +144,12 @@ class PLML(ShardedTraining, SmoothWeights, LargeMarginClassifier):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    AutoPLML : Selects the metrics and everything else; for any table.
+    PLMLCV : Selects ``regularization`` by cross-validation.
+    SML : One metric for all points.
+
     References
     ----------
     J. Wang, A. Woznica, A. Kalousis. Parametric Local Metric Learning for Nearest Neighbor

@@ -74,6 +74,11 @@ class PLMLCV(ScoresAsSelected, SmoothWeights, LargeMarginClassifier):
         ``params``, ``param_regularization`` (and those of the others), ``split{i}_test_score``,
         ``split{i}_dual_gap``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``.
 
+    See Also
+    --------
+    PLML : The same for a given ``regularization``.
+    AutoPLML : Selects the kind of metric, the prior and the vote as well.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -55,6 +55,11 @@ class SML(LinearMap, LargeMarginClassifier):
     classes_ : (n_classes,) array
     n_features_in_, feature_names_in_ : as in scikit-learn
 
+    See Also
+    --------
+    PLML : A metric that varies over the data.
+    LMNN : One metric by another loss.
+
     References
     ----------
     J. Wang, A. Woznica, A. Kalousis. Parametric Local Metric Learning for Nearest Neighbor

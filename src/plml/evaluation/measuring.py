@@ -41,6 +41,15 @@ def evaluate(
     positive : the class of interest, one of two; or None
     random_state : seeds the folds in which the tuned neighbours are chosen
 
+    Returns
+    -------
+    Scorecard
+        The figures of all methods; printing it shows them as ``plml evaluate`` does.
+
+    See Also
+    --------
+    cross_evaluate : The same when there are no rows besides the training rows.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -87,6 +96,15 @@ def cross_evaluate(
     sample_weight : (n,) of the rows that the model is fitted to; every predicted row counts once,
         and the simpler methods ignore weights
     max_rows : of more rows, a fit gets a stratified part of so many
+
+    Returns
+    -------
+    Scorecard
+        As ``evaluate`` returns it.
+
+    See Also
+    --------
+    evaluate : Measure a fitted model on rows of its own.
 
     Examples
     --------

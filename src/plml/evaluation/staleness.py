@@ -177,6 +177,15 @@ def staleness(model: Any, X: Any, y: Any, *, n_parts: int = 2, random_state: int
     n_parts : number of parts, at least two; every part takes a refit
     random_state : seeds the cut into parts
 
+    Returns
+    -------
+    plml.evaluation.staleness.Staleness
+        The errors of all four; printing it says whether a refit is due.
+
+    See Also
+    --------
+    plml.evaluation.evaluate : Measure a model next to simpler methods.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine

@@ -24,7 +24,7 @@ from plml.explorer.case_records import (
 )
 from plml.explorer.subject import LEAVING_OUT, Subject, Votes
 from plml.inspection.explanation import Explanation
-from plml.validation import check_rows, labels_of_rows, missing_labels, row_names
+from plml.validation import check_rows, labels_of_rows, missing_labels
 
 #: Stages of the work.
 PREDICTING, MAPPING, EXPLAINING = "predicting the new cases", "drawing the map", "explaining"
@@ -131,7 +131,8 @@ def page_data(
             records += texts_of_records(found, subject, average)
             done, most = len(records), len(points.rows)
             progress.report(f"{done} of {most} points", done / most)
-    facts = _facts(subject, chosen, new, {"training": subject.training_names, "new": row_names(X)})
+    names = {"training": subject.training_names, "new": subject.new_names(X)}
+    facts = _facts(subject, chosen, new, names)
     return PageData(points, records, facts, subject, shown, places, average, X, new.all_labels)
 
 

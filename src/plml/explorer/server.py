@@ -104,6 +104,10 @@ def explore(
     -------
     page : shows itself in a notebook; ``page.save`` writes it to a file
 
+    See Also
+    --------
+    explain : The explanations as text, tables and pictures.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine

@@ -25,6 +25,8 @@ from plml.inspection.explaining import CaseBase, Election, joined
 from plml.inspection.explanation import Explanation
 from plml.inspection.nearest_of_class import ClassVectors
 from plml.metric.votes import Voting
+from plml.tables.keys import keys_of
+from plml.validation import row_names
 
 #: The stage in which every training row votes for the others.
 LEAVING_OUT = "leaving each training case out"
@@ -86,10 +88,18 @@ class Subject:
     classifier : a fitted estimator that has neighbours
     view : the columns that its cases are described in
     names : (n,) of the training rows, where they have other names than the classifier knows
+    key : the column of new rows that names them, where there is one
     """
 
-    def __init__(self, classifier: Any, view: TableView, names: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        classifier: Any,
+        view: TableView,
+        names: np.ndarray | None = None,
+        key: str | None = None,
+    ) -> None:
         self.view = view
+        self._key = key
         self.members = _members(classifier)
         self.calibration: tuple[float, float, float] | None = getattr(
             classifier, "calibration_", None
@@ -97,6 +107,11 @@ class Subject:
         self.base = self.members[0].base
         self.classes: np.ndarray = classifier.classes_
         self.training_names = classifier.training_names() if names is None else names
+
+    def new_names(self, X: Any) -> np.ndarray | None:
+        """The names of new rows; None where they are the numbers of the rows."""
+        named = self._key is not None and self._key in getattr(X, "columns", ())
+        return keys_of(X[self._key]) if named else row_names(X)
 
     @property
     def n_training(self) -> int:
@@ -229,8 +244,9 @@ def subject_of(model: Any, table: str = "the table") -> Subject:
     if not isinstance(classifier, MetricQueries | AutoPLML):
         raise ValueError(f"{type(classifier).__name__} has no neighbours to explore")
     check_is_fitted(classifier)
-    names = getattr(model, "keys", None)  # of a model of plml fit; a pipeline has no such thing
-    return Subject(classifier, table_view(model, classifier, table), names)
+    # Of a model of plml fit; a pipeline has no such thing.
+    names, key = getattr(model, "keys", None), getattr(model, "key", None)
+    return Subject(classifier, table_view(model, classifier, table), names, key)
 
 
 def _members(classifier: Any) -> tuple[Member, ...]:

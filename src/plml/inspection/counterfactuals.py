@@ -102,6 +102,15 @@ def counterfactual(
     target : the class to reach; by default any other
     cases : as in ``explain``
 
+    Returns
+    -------
+    Counterfactual or None
+        The changed row, what it is predicted as, and from which values to which it was changed.
+
+    See Also
+    --------
+    explain : Why a row is predicted as it is.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

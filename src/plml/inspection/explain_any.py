@@ -34,6 +34,17 @@ def explain(
         after a step that discards something, as ``Normalizer`` does. Its index names them, where it
         is not the default one; without it, that of the data frame that the last step was fitted to.
 
+    Returns
+    -------
+    Explanation
+        Of all rows; ``explanation[0]`` is that of the first, and printing it shows its text.
+
+    See Also
+    --------
+    counterfactual : The smallest change that changes a prediction.
+    explore : Explanations on a map, in the browser.
+    plml.inspection.explanation.Explanation : What is returned.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -18,7 +18,7 @@ _CLASS_WIDTH = 14
 _TITLE_WIDTH = 12
 
 
-@dataclass
+@dataclass(repr=False)
 class NeighborsDisplay:
     """A query and its nearest training cases, as images where the features are pixels.
 
@@ -143,7 +143,7 @@ def _as_number(value: Any) -> float:
     return float(value) if is_number else 0.0
 
 
-@dataclass
+@dataclass(repr=False)
 class ExplanationDisplay:
     """Why this class and not another, and what sets the classes apart here and overall.
 

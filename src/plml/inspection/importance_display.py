@@ -12,7 +12,7 @@ from plml.inspection.views import View, training_sample, training_table
 _FULL = 0.98
 
 
-@dataclass
+@dataclass(repr=False)
 class ImportanceDisplay:
     """Where each feature matters: one panel per feature, coloured by its local importance.
 

@@ -29,7 +29,7 @@ from plml.inspection.views import (
 _MOST_NAMED = len(PALETTE) * len(SHAPES)
 
 
-@dataclass
+@dataclass(repr=False)
 class LocalMetricDisplay:
     """Ellipses of equal local distance over a two-dimensional view of the training data.
 
@@ -144,7 +144,7 @@ class LocalMetricDisplay:
         self.ax_.add_collection(ellipses)
 
 
-@dataclass
+@dataclass(repr=False)
 class WeightsDisplay:
     """Where each basis metric counts: one panel per basis metric, coloured by its weight.
 
@@ -218,7 +218,7 @@ class WeightsDisplay:
         return self
 
 
-@dataclass
+@dataclass(repr=False)
 class ConvergenceDisplay:
     """Value and certified gap of both stages over iterations or time.
 

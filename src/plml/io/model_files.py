@@ -55,6 +55,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     model : an estimator of this library, or scikit-learn's around it
     path : file to write
 
+    See Also
+    --------
+    load : Reads what was saved.
+    plml.tables.Model.save : For models of ``plml.tables.fit``.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -78,6 +83,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     -------
     estimator
         As it was when it was saved.
+
+    See Also
+    --------
+    save : Writes what is read.
+    plml.tables.load : For files of ``plml fit``.
 
     Examples
     --------

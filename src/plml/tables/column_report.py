@@ -145,7 +145,8 @@ class ColumnReport:
         target = " and the target" * (self.target is not None)
         lines = [f"{self.source}: {self.n_rows} rows, {columns}{target}"]
         if self.n_copies:
-            lines[0] += f"; {self.n_copies} rows are copies of others"
+            copies = counted(self.n_copies, "row is a copy of another", "rows are copies of others")
+            lines[0] += f"; {copies}"
         if self.target is not None:
             sizes = sorted(self.classes.items(), key=lambda pair: -pair[1])
             few = ", ".join(f"{name} {n}" for name, n in sizes[:_MOST_CLASSES])
@@ -218,6 +219,16 @@ def describe(
     uses : what columns are: "number", "category", "date" or "ignore" by name
     doubts : columns that ``read_table`` could not make out, ``understood.marks.doubts``
 
+    Returns
+    -------
+    ColumnReport
+        A line per column when it is printed; ``used`` names the columns that a fit would use.
+
+    See Also
+    --------
+    read_table : A table from a file.
+    plml.tables.fit : Learn from a table.
+
     Examples
     --------
     >>> import pandas as pd
@@ -282,7 +293,7 @@ def _doubt_of_target(labels: "pd.Series") -> str:
     if reason := no_classes(labels):
         return reason
     if n_lost := int(labels.isna().sum()):
-        return f"has no label in {n_lost} rows; drop these rows before a fit"
+        return f"has no label in {counted(n_lost, 'row')}; drop the rows without one before a fit"
     if len(sizes) == 1:
         return "has one class alone; a fit needs two"
     two = alike(map(str, sizes.index))

@@ -29,12 +29,13 @@ def new_keys(model: "Model", table: "pd.DataFrame", key: str | None, name: str) 
     ----------
     model : whose cases have keys, or not
     table, name : of the new cases
-    key : the column of their keys
+    key : the column of their keys; by default the one that was given at the fit
     """
     if model.keys is None:
         if key is not None:
             raise ValueError("the cases of this model have no keys; leave --id out")
         return None
+    key = model.key if key is None else key
     if key is None:
         raise ValueError("the cases of this model have keys; name the column of the new ones: --id")
     if key not in table.columns:

@@ -21,6 +21,11 @@ def nearest_cases(model: Model, rows: Any) -> dict[str, np.ndarray]:
     model : a model that was fitted to a table
     rows : as ``model.prepared`` gives them
 
+    Returns
+    -------
+    dict
+        An array per column, by its name.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

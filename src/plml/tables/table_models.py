@@ -161,9 +161,10 @@ class Model:
         """
         unknown = labels[~np.isin(labels, self.classifier.classes_)]
         if len(unknown):
+            lost = counted(len(unknown), "label")
             warnings.warn(
-                f"{name}: column {self.target!r} has {len(unknown)} labels that the model does not "
-                f"know, {listed(np.unique(unknown), 4)}; they count as errors",
+                f"{name}: column {self.target!r} has {lost} that the model does not know, "
+                f"{listed(np.unique(unknown), 4)}; such rows count as errors",
                 stacklevel=3,
             )
 
@@ -236,7 +237,7 @@ class Model:
         Parameters
         ----------
         table, name : as in ``explain``, with the labels in the column of the target
-        key : the column of the keys, where the cases have keys
+        key : the column of the keys, where the cases have keys; by default that of the fit
         new_classes : as in ``PLML.add_cases``
         """
         labels, rows = self.labels(table, name), self.prepared(table, name)
@@ -297,6 +298,16 @@ def load(path: str | Path) -> Model:
     Parameters
     ----------
     path : a file that ``Model.save`` or ``plml fit`` wrote
+
+    Returns
+    -------
+    Model
+        As it was when it was saved.
+
+    See Also
+    --------
+    fit : Makes one.
+    plml.load : For estimators without a table.
 
     Examples
     --------
@@ -428,6 +439,16 @@ def fit(
     tell : gets the report of the columns before the fit
     checkpoint : file in which the fit saves its state
     parameters : other parameters of the classifier
+
+    Returns
+    -------
+    Model
+        Takes tables in all its methods; see ``Model``.
+
+    See Also
+    --------
+    load : A model that was saved.
+    plml.AutoPLML : The classifier behind it, for data frames.
 
     Examples
     --------

@@ -163,6 +163,18 @@ def read_table(source: Any, **options: Any) -> tuple["pd.DataFrame", Understood]
     options : ``sep``, ``decimal``, ``thousands``, ``encoding``, ``quote``, ``na``, ``header``,
         ``sheet``; see ``ReadOptions``
 
+    Returns
+    -------
+    table : data frame
+        With numbers in place of texts such as ``33.6 kg``.
+    understood : Understood
+        How the file was read; printing it shows it.
+
+    See Also
+    --------
+    describe : What the columns of a table are.
+    plml.tables.fit : Learn from a table.
+
     Examples
     --------
     >>> import pandas as pd

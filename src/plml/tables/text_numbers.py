@@ -16,6 +16,7 @@ import numpy as np
 
 from plml.preprocessing.columns import pandas
 from plml.preprocessing.dates import orders_of_dates
+from plml.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -478,7 +479,7 @@ def _without_sentinels(table: "pd.DataFrame", seen: Marks) -> None:
 
 def _not_given(mark: str, n_rows: int) -> str:
     """What is said of a mark for missing values beside others that were given."""
-    return f"{mark} ({n_rows} times) is not among --na, so it is a value"
+    return f"{mark} ({counted(n_rows, 'time')}) is not among --na, so it is a value"
 
 
 def _suspect(values: "pd.Series", seen: Marks) -> None:

@@ -134,6 +134,10 @@ def row_weights(table: "pd.DataFrame", weight: str | None, name: str) -> np.ndar
     weight : the name of that column, or None
     name : what messages call the table
 
+    Returns
+    -------
+    (n,) array or None
+
     Examples
     --------
     >>> import pandas as pd
