@@ -179,10 +179,10 @@ def encodings() -> Iterator[Case]:
     yield read("utf-16-be with its mark", big_endian, western, "utf-16")
     for code, table in (("koi8-r", russian), ("cp1251", russian), ("shift-jis", japanese)):
         content = text(table).encode(code)
-        if table is japanese:
-            yield read(f"{code}", content, table, "it is not UTF-8", "--encoding")
+        if code == "koi8-r":
+            yield refused(f"{code}", content, "it may be", "koi8_r", "cp1251", "--encoding")
         else:
-            yield refused(f"{code}", content, "--encoding")
+            yield read(f"{code}", content, table, "it is not UTF-8", "--encoding")
         yield read(f"{code} told", content, table, codecs.lookup(code).name, encoding=code)
     semicolons = text(western, sep=";", decimal=",").encode("cp1252")
     yield read("cp1252 semicolon decimal comma", semicolons, western, "decimal mark ,")
