@@ -57,6 +57,18 @@ COLUMNS = {
     "IBAN": ([str(10**17 + int(v)) for v in RNG.integers(0, 10**9, N)], "identifier", "ignore", ""),
     "plz": (RNG.integers(10000, 10050, N), "number", "number", "if they are codes, --as plz"),
     "sex": (RNG.choice(["male", "Male", "female"], N), "category", "category", "two of them"),
+    "unseen": (np.resize(["Süd", "Su\u0308d", "Ost"], N), "category", "category", r"'S\xfcd' and"),
+    "marks behind": (np.resize(["a", "b", "b\u200b"], N), "category", "category", r"'b\u200b'"),
+    "code": (np.resize(["a1", "1", "1.0"], N), "category", "category", "'1' and '1.0'; correct"),
+    "grade": (np.resize(["1", "2", "3", ".", ".a"], N), "category", "category", "--na . .a if"),
+    "grip": (
+        np.resize(["weak", "strong", "--"], N),
+        "category",
+        "category",
+        "'--'; give --na ' --'",
+    ),
+    "factor": (np.resize(["+", "-"], N), "category", "category", "category of 2 values"),
+    "bytes": ([bytes([128 + i % 7]) for i in range(N)], "text", "ignore", "every entry is a bytes"),
     "city": (
         [f"c{v}" for v in RNG.integers(0, 45, N)],
         "category",

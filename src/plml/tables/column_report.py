@@ -285,8 +285,8 @@ def _doubt_of_target(labels: "pd.Series") -> str:
     if len(sizes) == 1:
         return "has one class alone; a fit needs two"
     two = alike(map(str, sizes.index))
-    if two is not None:
-        return f"has the classes {two[0]!r} and {two[1]!r}: correct one if they are the same"
+    if two:
+        return f"has the classes {two}: correct one if they are the same"
     rare = int((sizes < _FEW_OF_CLASS).sum())
     classes = counted(rare, "class", "classes")
     return f"has {classes} of fewer than {_FEW_OF_CLASS} rows" if rare else ""

@@ -218,6 +218,8 @@ def _checked(options: dict[str, Any]) -> ReadOptions:
         options["decimal"] = "," if options["thousands"] == "." else "."
     if options.get("decimal") and options["decimal"] == options.get("thousands"):
         raise ValueError(f"--decimal and --thousands are both {options['decimal']!r}")
+    if options.get("na") is not None:
+        options = {**options, "na": tuple(mark.strip() for mark in options["na"])}
     if options.get("encoding"):
         try:
             "".encode(options["encoding"])

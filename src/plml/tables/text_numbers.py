@@ -33,7 +33,7 @@ _NO_WORD = re.compile(r"[\W_]+|#[¡¿]?[^\W\d_]+(/[^\W_]+)?[!?]?")
 #: Numbers that stand for a missing value where all others are far away, and those that may where
 #: there are few others.
 _SENTINELS = (-99, -999, -9999, -99999)
-_SUSPECTS = (99, 999, 9999, 99999)
+_SUSPECTS = (9, 99, 999, 9999, 99999)
 _NUMBER = r"[-+]?[\d.,' ]*\d[.,]?([eE][-+]?\d{1,3})?"
 _CURRENCIES = (
     "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|KRW|RMB"
@@ -58,6 +58,8 @@ _ALIKE = str.maketrans(
         "\uffe5": "¥",
     }
 )
+#: What argparse takes for no option, although it begins like one.
+_NO_OPTION = re.compile(r"-|-\d+|-\d*\.\d+")
 _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
 #: 02.09.2024 is not 2,092,024.
 _DATE = re.compile(r"(\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2})(?!\d)")
@@ -291,8 +293,8 @@ def _reading(values: "pd.Series", na: tuple[str, ...] | None) -> _Reading:
     if odd is not None:
         if len(found) <= _SOME or len(found) < _NEARLY_ALL * len(texts):
             return _Reading()
-        marks = " ".join(map(quote, (*(na or ()), odd)))
-        cure = f"correct it, take its line away, or give --na {marks} or {category}"
+        marks = na_option(*(na or ()), odd)
+        cure = f"correct it, take its line away, or give {marks} or {category}"
         return _Reading(odd=odd, doubt=f"{odd!r} among numbers; {cure}")
     units = {unit for _, unit in found.values()}
     if len(units) > 1:
@@ -311,10 +313,31 @@ def _reading(values: "pd.Series", na: tuple[str, ...] | None) -> _Reading:
     return _Reading(bodies, units.pop() if units else "")
 
 
+def na_option(*marks: str) -> str:
+    """The option ``--na`` for marks as a shell takes it, and a parser that looks for options.
+
+    The spaces around marks do not count.
+
+    Parameters
+    ----------
+    marks : texts
+    """
+    safe = (" " * (m.startswith("-") and not _NO_OPTION.fullmatch(m)) + m for m in marks)
+    return " ".join(["--na", *map(quote, safe)])
+
+
 def _is_mark(text: str, na: tuple[str, ...] | None) -> bool:
-    """Whether a text stands for a missing value among numbers."""
-    if na is not None:
-        return text in na
+    """Whether a text stands for a missing value among numbers; `na` are those that were given."""
+    return stands_for_missing(text) if na is None else text in na
+
+
+def stands_for_missing(text: str) -> bool:
+    """Whether a text would stand for a missing value if it were among numbers.
+
+    Parameters
+    ----------
+    text : one field
+    """
     known = text in _MISSING or text in _MISSING_AMONG_NUMBERS
     return known or _NO_WORD.fullmatch(text) is not None
 
@@ -491,9 +514,11 @@ def _suspect(values: "pd.Series", seen: Marks) -> None:
         low, high = float(others.min()), float(others.max())
         gap = max(suspect - high, low - suspect)
         named = suspect in _SUSPECTS and gap > 2 * max(high - low, high)
-        far = gap > 2 * (high - low) or suspect < 0 <= low
-        if named or (far and others.nunique() > _SOME):
+        apart, negative = gap > 2 * (high - low), suspect < 0 <= low
+        few = named or (apart and negative and high > low)
+        if few or ((apart or negative) and others.nunique() > _SOME):
+            mark = f"{suspect:.15g}"
             seen.suspects[str(values.name)] = (
-                f"{suspect:.15g} ({hits} times) is {where} all others; give --na {suspect:.15g} if "
-                "it stands for missing values"
+                f"{mark} ({hits} times) is {where} all others; give {na_option(mark)} if it stands "
+                "for missing values"
             )
