@@ -1,10 +1,13 @@
 """Awkward files as laboratories, databases and statistics programs export them."""
 
+import tarfile
 from collections.abc import Iterator
+from io import BytesIO
 
 import pandas as pd
 
-from corpus import Case, iris, read, refused, text
+from corpus import Case, iris, read, refused, text, wine, workbook
+from foreign_files import worn
 
 TOWNS = {
     "cp1250": ("Łódź", "Wartość", "Gdańsk"),
@@ -35,7 +38,73 @@ def code_pages() -> Iterator[Case]:
     yield refused("lines of two encodings", mixed, "line 121 is not UTF-8, as others are")
 
 
-GROUPS = (code_pages,)
+def in_lakh(value: float) -> str:
+    """A number as India writes it: 12,34,567."""
+    digits = f"{value:.0f}"
+    head, tail = digits[:-3], digits[-3:]
+    pairs = [head[max(end - 2, 0) : end] for end in range(len(head), 0, -2)][::-1]
+    return ",".join([*pairs, tail])
+
+
+def amounts() -> Iterator[Case]:
+    """Money and measures of other countries."""
+    large = wine().assign(proline=(wine()["proline"] * 12_345).round())
+    lakh = text(worn(in_lakh, large))
+    yield read("Indian groups", lakh, large, "thousands mark ','")
+    rupees = text(worn(lambda v: f"₹ {in_lakh(v)}.00", large))
+    yield read("Indian groups of rupees", rupees, large, "numbers in '₹'")
+    for behind in "円元원":
+        content = text(worn(lambda v, b=behind: f"{v:.0f}{b}"))
+        yield read(f"numbers before {behind}", content, wine(), f"numbers in '{behind}'")
+    for before in ("TL", "Rp", "RM", "SGD", "NT$"):
+        content = text(worn(lambda v, b=before: f"{b} {v:.2f}"))
+        yield read(f"prices in {before}", content, wine(), f"numbers in '{before}'")
+    views = worn(lambda v: f"{v / 1000}M" if v > 900 else f"{v:.0f}K")
+    yield read("thousands and millions", text(views), views, "'735K' among", "give all in one unit")
+
+
+def laboratories() -> Iterator[Case]:
+    """What an instrument writes above its values, in the columns of these."""
+    content = text(iris(), sep=";")
+    above = "Instrument:;UV-1800;;;\nDate:;12.03.2024;;;\nOperator:;M. Müller;;;\n;;;;\n"
+    yield read("names and values above", above + content, iris(), "4 lines before the header")
+    head, rows = content.split("\n", 1)
+    units = f"{above}{head}\n[cm];[cm];[cm];[cm];\n{rows}"
+    yield refused("names and values above units", units, "line 6 is a second line of names")
+    cover = workbook(("cover", pd.DataFrame({"Report": []})), ("irises", iris()))
+    said = ("the first sheet 'cover' is read, not 'irises'", "--sheet")
+    yield refused("workbook with a cover", cover, *said, ending=".xlsx")
+
+
+def statistics_programs() -> Iterator[Case]:
+    """What SPSS, SAS, Stata and Weka write."""
+    coded = iris().assign(answer=[-9 if i % 19 == 0 else i % 5 + 1 for i in range(150)])
+    said = ("column 'answer': -9 (8 times) is far below all others", "--na -9")
+    yield read("an answer of -9", text(coded), coded, *said)
+    sexes = iris().assign(sex=[9 if i % 19 == 0 else i % 2 + 1 for i in range(150)])
+    said = ("column 'sex': 9 (8 times) is far above all others", "--na 9")
+    yield read("a sex of 9", text(sexes), sexes, *said)
+    weka = "".join(f"@ATTRIBUTE {name} REAL\n" for name in iris())
+    rows = text(iris()).split("\n", 1)[1]
+    arff = f"% irises\n% of 1935\n\n@RELATION iris\n\n{weka}\n@DATA\n{rows}"
+    yield refused("ARFF", arff, "it is ARFF of Weka", "in one line", ending=".arff")
+    sparse = "".join(f"{i % 2} 1:{i / 7:.3f} 4:2 9:{i % 3}\n" for i in range(60))
+    yield refused("svmlight", sparse, "it is a sparse matrix (svmlight)", ending=".txt")
+    times = pd.DataFrame(
+        {"n": range(50), "a": ["08:30"] * 50, "b": [f"1{i % 10}:15" for i in range(50)]}
+    )
+    bare = text(times, sep=" ").split("\n", 1)[1]
+    named = times.set_axis(["column0", "column1", "column2"], axis=1)
+    yield read("times of day without names", bare, named, "no header", ending=".txt")
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        member = tarfile.TarInfo("iris.csv")
+        member.size = len(text(iris()))
+        archive.addfile(member, BytesIO(text(iris()).encode()))
+    yield refused("tar in gz", buffer.getvalue(), "(tar); unpack the one", ending=".tar.gz")
+
+
+GROUPS = (code_pages, amounts, laboratories, statistics_programs)
 
 
 def cases() -> list[Case]:

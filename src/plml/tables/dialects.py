@@ -294,6 +294,12 @@ def _with_header(found: _Candidate, header: bool | None) -> Dialect:
     below = [r for r in found.records[found.first + 1 :][:_ROWS] if len(r.fields) == found.width]
     while len(below) > 2 and _n_filled(top) < 2 < found.width:  # the title of a spreadsheet
         before, top, below = [*before, top], below[0], below[1:]
+    if header is not False and (n_above := _n_above(top, below)):
+        before, top, below = (
+            [*before, top, *below[: n_above - 1]],
+            below[n_above - 1],
+            below[n_above:],
+        )
     rows = [record.fields for record in below]
     if before and (names := _ending_in_a_separator(before[-1], [top.fields, *rows])):
         before, top, below = before[:-1], Record(*before[-1][:2], names), [top, *below]
@@ -316,6 +322,23 @@ def _with_header(found: _Candidate, header: bool | None) -> Dialect:
     return Dialect(
         sep, quote, escape, tuple(top.fields) if header else (), top.line - 1, start, found.width
     )
+
+
+def _n_above(top: Record, below: list[Record]) -> int:
+    """Records of names and values above a header, as a spreadsheet fills them up with separators.
+
+    0 where what is left of them would be no header above columns of numbers.
+    """
+    records = [top, *below]
+    widest = max(map(_n_filled, records))
+    above = next(i for i, record in enumerate(records) if _n_filled(record) >= widest - 1)
+    for record in records[:above]:
+        if any(field.strip() for field in record.fields[_n_filled(record) :]):
+            return 0  # names of groups, above those of the columns
+    if above > _MOST_SKIPPED:
+        return 0
+    rows = [record.fields for record in records[above + 1 :]]
+    return above if _columns_of_numbers(records[above].fields, rows)[0] else 0
 
 
 def _names_numbers(found: _Candidate) -> bool:

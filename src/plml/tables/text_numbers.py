@@ -37,15 +37,17 @@ _SUSPECTS = (9, 99, 999, 9999, 99999)
 _NUMBER = r"[-+]?[\d.,' ]*\d[.,]?([eE][-+]?\d{1,3})?"
 _CURRENCIES = (
     "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|KRW|RMB"
-    r"|S?Fr\.?|Rs\.?|(?:US|CA|AU|NZ|HK|[ACRS])\$|kr\.?|zł|Kč|Ft|[€$£¥₹₽₩₺₴₪]"
+    "|NZD|HKD|SGD|TWD|THB|IDR|MYR|PHP|VND|TRY|ILS|RUB|UAH|RON|BGN|ISK|AED|SAR|EGP|NGN|KES"
+    "|ARS|CLP|COP|PEN"
+    r"|S?Fr\.?|Rs\.?|(?:US|CA|AU|NZ|HK|NT|[ACRS])\$|kr\.?|zł|Kč|Ft|TL|Rp\.?|RM|[€$£¥₹₽₩₺₴₪₫฿₱₦]"
 )
-_SIGNS = "%‰°€$£¥₹₽₩₺₴₪"
+_SIGNS = "%‰°€$£¥₹₽₩₺₴₪₫฿₱₦円元원圓圆"
 _UNIT = re.compile(rf"({_CURRENCIES})?\s*({_NUMBER})(\s*)([^\W\d_]+[\w/²³%°]*|°[CF]?|[{_SIGNS}])?")
 #: Units that may follow a number without a space; 12a is the number of a house.
 _UNIT_NAMES = (
     "mm cm dm m km in ft mi g mg kg lb lbs oz s ms min h hr hrs ml cl l Hz kHz MHz GHz mV mA kW MW "
     "kWh kJ Pa kPa hPa bar mbar ppm ppb px dB EUR USD GBP CHF k bn MB GB TB kB m² m³ m2 m3 cm² cm³ "
-    "km² km/h m/s mph mg/l mg/dl mmol/l g/l g/dl"
+    "km² km/h m/s m/s² mph mg/l mg/dl mmol/l g/l g/dl µg µl µm µg/l K M d yr yrs"
 )
 _UNITS = frozenset(_UNIT_NAMES.split())
 #: Signs, spaces and apostrophes of print, and marks that nobody sees.
@@ -414,6 +416,8 @@ def _fits(body: str, decimal: str, thousands: str | None) -> bool:
     if thousands is None:
         return re.fullmatch(rf"[-+]?\d*{end}", body) is not None
     groups = rf"([1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+|\d+)"
+    if thousands == ",":  # 12,34,567 is how India writes 1,234,567
+        groups = rf"({groups}|[1-9]\d?(,\d\d)+,\d{{3}})"
     end = rf"({re.escape(decimal)}\d*)?"  # nobody writes both groups and an exponent
     return re.fullmatch(rf"[-+]?{groups}{end}", body) is not None
 
