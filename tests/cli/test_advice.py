@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from plml.cli import main
-from plml.tables.text_numbers import na_option
+from plml.preprocessing.text_numbers import na_option
 
 
 @pytest.mark.filterwarnings("always::sklearn.exceptions.ConvergenceWarning")

@@ -32,8 +32,8 @@ from plml.preprocessing.columns import (
 )
 from plml.preprocessing.dates import DATE_LIKE, are_days, days_of, orders_of_dates, read_dates
 from plml.preprocessing.table_encoder import MOST_CATEGORIES
+from plml.preprocessing.text_numbers import na_option, stands_for_missing
 from plml.tables.column_copies import without_copies
-from plml.tables.text_numbers import na_option, stands_for_missing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import NamedTuple
 
-from plml.tables.text_numbers import kind_of
+from plml.preprocessing.text_numbers import kind_of
 
 _SEPARATORS = (",", ";", "\t", "|")
 #: Characters of the first lines that are looked at, and lines before the header that may be

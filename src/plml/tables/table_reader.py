@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plml.preprocessing.columns import listed, pandas
+from plml.preprocessing.text_numbers import Marks, with_numbers
 from plml.tables.dialects import Dialect, dialect_of, lines_of_rows, shown
 from plml.tables.parsing import parsed
 from plml.tables.text_encoding import as_utf8, encoding_of
-from plml.tables.text_numbers import Marks, with_numbers
 from plml.tables.unpacking import is_workbook, unpacked
 from plml.tables.workbooks import sheet_of
 

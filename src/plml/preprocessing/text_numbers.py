@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from plml.preprocessing.columns import pandas
+from plml.install import pandas
 from plml.preprocessing.dates import orders_of_dates
 
 if TYPE_CHECKING:
@@ -313,6 +313,24 @@ def _reading(values: "pd.Series", na: tuple[str, ...] | None) -> _Reading:
             cure = f"--as {quote(f'{values.name}=number')}"
             return _Reading(code=f"{what} ({example!r}; else {cure})")
     return _Reading(bodies, units.pop() if units else "")
+
+
+def numbers_as_texts(values: "pd.Series") -> tuple[str, str]:
+    """A text that is a number by its marks or unit, and one that is none; empty for none of them.
+
+    Both are empty where fewer than nearly all texts are numbers.
+
+    Parameters
+    ----------
+    values : texts
+    """
+    texts = values.unique()[:_FIRST]
+    bodies = {text: found[0] for text in texts if (found := _number_in(text)) is not None}
+    others = [text for text in texts if text not in bodies]
+    marked = [text for text in bodies if not _PLAIN.fullmatch(text.strip())]
+    if len(bodies) < max(_NEARLY_ALL * len(texts), _SOME + 1) or not _fitting(bodies, None):
+        return "", ""
+    return next(iter(marked), ""), next(iter(others), "")
 
 
 def na_option(*marks: str) -> str:
