@@ -59,6 +59,8 @@ def amounts() -> Iterator[Case]:
     for before in ("TL", "Rp", "RM", "SGD", "NT$"):
         content = text(worn(lambda v, b=before: f"{b} {v:.2f}"))
         yield read(f"prices in {before}", content, wine(), f"numbers in '{before}'")
+    commas = text(worn(lambda v: f"{v:,.0f}", large)).replace('"', "")
+    yield refused("thousands commas without quotes", commas, "write numbers with commas in quotes")
     views = worn(lambda v: f"{v / 1000}M" if v > 900 else f"{v:.0f}K")
     yield read("thousands and millions", text(views), views, "'735K' among", "give all in one unit")
 
@@ -96,6 +98,10 @@ def statistics_programs() -> Iterator[Case]:
     bare = text(times, sep=" ").split("\n", 1)[1]
     named = times.set_axis(["column0", "column1", "column2"], axis=1)
     yield read("times of day without names", bare, named, "no header", ending=".txt")
+    saved = iris().reset_index().rename(columns={"index": "Unnamed: 0"})
+    both = saved.reset_index().rename(columns={"index": "Unnamed: 0.1"})
+    twice = text(both).replace("Unnamed: 0.1", "", 1)
+    yield read("row numbers twice", twice, both, "'Unnamed: 0.1' has no name")
     buffer = BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         member = tarfile.TarInfo("iris.csv")

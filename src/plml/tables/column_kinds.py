@@ -30,7 +30,14 @@ from plml.preprocessing.columns import (
     listed,
     pandas,
 )
-from plml.preprocessing.dates import DATE_LIKE, are_days, days_of, orders_of_dates, read_dates
+from plml.preprocessing.dates import (
+    DATE_LIKE,
+    are_days,
+    days_of,
+    orders_of_dates,
+    read_dates,
+    two_forms_of_dates,
+)
 from plml.preprocessing.table_encoder import MOST_CATEGORIES
 from plml.preprocessing.text_numbers import na_option, stands_for_missing
 from plml.tables.column_copies import without_copies
@@ -274,13 +281,15 @@ def _of_texts(
         row = int(np.flatnonzero(values.notna())[np.flatnonzero(~good)[0]])
         raise ValueError(
             f"{where} holds numbers, but {str(values.iloc[row])[:40]!r} in row {row}; correct it, "
-            "or say what it is: --na if it stands for a missing value, --as category, or --drop"
+            f"or say what it is: --na if it stands for a missing value, "
+            f"--as {quote(f'{fact.name}=category')}, or --drop"
         )
+    as_category = f"--as {quote(f'{fact.name}=category')}"
     orders = orders_of_dates(texts)
     if len(orders) > 1:
         what = (
-            "left out: day first or month first? give its dates as year-month-day, or use it: --as "
-            "category"
+            "left out: day first or month first? give its dates as year-month-day, or use it: "
+            f"{as_category}"
         )
         return replace(fact, kind="date", what=what, doubt=True)
     if orders:
@@ -290,9 +299,12 @@ def _of_texts(
             return found
         doubt = _doubt_of_far(texts.iloc[far], int((texts == texts.iloc[far]).sum()))
         return replace(found, what=found.what + doubt, doubt=True)
-    if odd := _odd_date(texts):
-        cure = f"correct it, or give {na_option(odd)} or --as {quote(f'{fact.name}=category')}"
+    if (odd := _odd_date(texts)) and not orders_of_dates(pandas().Series([odd])):
+        cure = f"correct it, or give {na_option(odd)} or {as_category}"
         what = f"left out: {odd!r} among dates; {cure}"
+        return replace(fact, kind="text", what=what, doubt=True)
+    if told := two_forms_of_dates(texts):
+        what = f"left out: {told}; give all as year-month-day, or use it: {as_category}"
         return replace(fact, kind="text", what=what, doubt=True)
     share = fact.n_values / max(len(texts), 1)
     words = texts.str.count(r"\s+").mean() + 1.0
@@ -320,11 +332,21 @@ def _doubt_of_categories(texts: Any, words: Any, share: float) -> str:
         few = ", ".join(repr(str(word)) for word in words[:3])
         cure = f"correct it, or give {na_option(*words[:3])} if it stands for a missing value"
         return f", all of them numbers but {few}; {cure}"
-    marks = [text for text in texts if stands_for_missing(text)]
-    if len(marks) == 1 and len(texts) > 2:  # not + and -
-        cure = f"give {na_option(marks[0])} if it stands for a missing value"
-        return f", one of them {marks[0]!r}; {cure}"
+    if mark := mark_among(texts):
+        cure = f"give {na_option(mark)} if it stands for a missing value"
+        return f", one of them {mark!r}; {cure}"
     return ""
+
+
+def mark_among(texts: Sequence[str]) -> str:
+    """The one text that may stand for a missing value; empty for none, and for + and -.
+
+    Parameters
+    ----------
+    texts : all different
+    """
+    marks = [text for text in texts if stands_for_missing(text)]
+    return marks[0] if len(marks) == 1 and len(texts) > 2 else ""
 
 
 def alike(texts: Any) -> str:

@@ -349,7 +349,12 @@ def _names(dialect: Dialect, understood: Understood) -> list[str]:
     strange = [name for name in names if not name.isprintable()]
     if strange:
         raise ValueError(f"the header has a name that cannot be printed: {strange[0]!r}")
-    return [name or f"Unnamed: {number}" for number, name in enumerate(names)]
+    given = set(names)
+
+    def nameless(number: int) -> str:  # as pandas does where its own names were saved
+        return f"Unnamed: {number}" + ".1" * (f"Unnamed: {number}" in given)
+
+    return [name or nameless(number) for number, name in enumerate(names)]
 
 
 def _row(number: int) -> str:
