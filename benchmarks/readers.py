@@ -67,10 +67,12 @@ def outcome(read: Callable[[Path], pd.DataFrame], path: Path, meant: Any) -> str
 def files(names: bool) -> None:
     """Every reader on each file that is text and needs no option."""
     import corpus
+    import exported_files
     import foreign_files
     import office_files
 
-    found = [case for module in (corpus, office_files, foreign_files) for case in module.cases()]
+    modules = (corpus, office_files, foreign_files, exported_files)
+    found = [case for module in modules for case in module.cases()]
     cases = [case for case in found if case.is_text and not case.options]
     print(f"{len(cases)} files    {'right':>8}{'refused':>9}{'wrong':>7}")
     with tempfile.TemporaryDirectory() as folder:

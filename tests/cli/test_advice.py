@@ -1,9 +1,13 @@
 """Advice in the words of the command."""
 
+import json
+import shlex
+
 import numpy as np
 import pytest
 
 from plml.cli import main
+from plml.preprocessing.text_numbers import na_option
 
 
 @pytest.mark.filterwarnings("always::sklearn.exceptions.ConvergenceWarning")
@@ -48,3 +52,17 @@ def test_one_class_in_a_fold_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert "n_splits" not in error
     assert "cv=" not in error
     assert main(["fit", "t.csv", "--target", "state", "--quiet", "--regularization", "1"]) == 0
+
+
+@pytest.mark.parametrize("mark", ["-1e+30", "-888", "-.-", "--", "-", "none given"])
+def test_the_advised_marks_for_missing_are_taken(mark, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f"{mark if i % 9 == 4 else i / 7},{mark if i % 9 == 5 else 'xy'[i % 2]}" for i in range(60)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows]))
+    assert (
+        main(["describe", "t.csv", *shlex.split(na_option("lost", mark)), "--format", "json"]) == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert [column["n_missing"] for column in told["columns"]] == [7, 7]

@@ -179,10 +179,10 @@ def encodings() -> Iterator[Case]:
     yield read("utf-16-be with its mark", big_endian, western, "utf-16")
     for code, table in (("koi8-r", russian), ("cp1251", russian), ("shift-jis", japanese)):
         content = text(table).encode(code)
-        if table is japanese:
-            yield read(f"{code}", content, table, "it is not UTF-8", "--encoding")
+        if code == "koi8-r":
+            yield refused(f"{code}", content, "it may be", "koi8_r", "cp1251", "--encoding")
         else:
-            yield refused(f"{code}", content, "--encoding")
+            yield read(f"{code}", content, table, "it is not UTF-8", "--encoding")
         yield read(f"{code} told", content, table, codecs.lookup(code).name, encoding=code)
     semicolons = text(western, sep=";", decimal=",").encode("cp1252")
     yield read("cp1252 semicolon decimal comma", semicolons, western, "decimal mark ,")
@@ -441,7 +441,6 @@ def kept_as_text() -> Iterator[Case]:
     yield case("ranges", [f"{i}-{i + 9}" for i in range(0, 90, 10)])
     yield case("below a limit", [f"<{i}" for i in range(5)])
     yield case("versions", ["1.2.3", "1.10.0", "2.0.1"])
-    yield case("Indian groups", ["1,23,456", "12,34,567", "2,00,000"], "1,23,456")
     yield case("fractions", ["1/2", "3/4", "1/3"])
     yield case("hexadecimal", ["0x1F", "0x2A", "0xFF"])
     yield case("underscores in numbers", ["1_000", "2_000", "3_500"])

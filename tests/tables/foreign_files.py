@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
+from shlex import quote
 
 import numpy as np
 import pandas as pd
@@ -72,7 +73,10 @@ def no_values() -> Iterator[Case]:
         far = wine().copy()
         far.loc[[3, 8], "ash"] = value
         where = "above" if value > 0 else "below"
-        said = (f"(2 times) is far {where} all others", f"--na {value:.15g}")
+        said = (
+            f"(2 times) is far {where} all others",
+            f"--na {quote(' ' * (value == -1e30) + f'{value:.15g}')}",
+        )
         yield read(f"perhaps missing {value}", text(far), far, *said)
     two = wine().astype({"ash": object, "hue": object})
     two.loc[[3, 8], "ash"] = "lost"

@@ -4,12 +4,14 @@ import pandas as pd
 import pytest
 
 import corpus
+import exported_files
 import foreign_files
 import office_files
 from plml import read_table
 
-CASES = [*corpus.cases(), *office_files.cases(), *foreign_files.cases()]
-COUNT = 418
+FILES = (corpus, office_files, foreign_files, exported_files)
+CASES = [case for module in FILES for case in module.cases()]
+COUNT = 446
 
 
 def test_how_many_there_are():

@@ -157,6 +157,12 @@ class TestTarget:
         report = plml.describe(pd.DataFrame({"a": SIZES, "y": labels}), "y")
         assert report.doubt.startswith("has the classes 'large' and 'Large': correct one")
 
+    def test_a_class_that_may_stand_for_no_label_is_said(self):
+        table = pd.DataFrame({"a": SIZES, "y": np.resize(["ill", "well", "unknown"], N)})
+        assert plml.describe(table, "y").doubt.startswith("has the class 'unknown'; give --na")
+        signs = table.assign(y=np.resize(["+", "-"], N))
+        assert not plml.describe(signs, "y").doubt
+
     def test_levels_without_rows_are_no_classes(self):
         labels = pd.Categorical(np.resize(["a", "b"], N), categories=["a", "b", "c"])
         report = plml.describe(pd.DataFrame({"a": SIZES, "y": labels}), "y")

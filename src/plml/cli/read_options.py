@@ -24,7 +24,10 @@ def add_read_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--encoding", help="encoding, such as utf-8, cp1252 or utf-16")
     group.add_argument("--quote", metavar="MARK", help="quotation mark around texts")
     group.add_argument(
-        "--na", nargs="+", metavar="MARK", help="everything that stands for a missing value"
+        "--na",
+        nargs="+",
+        metavar="MARK",
+        help="everything that stands for a missing value; write ' --' for --",
     )
     group.add_argument(
         "--header",

@@ -9,6 +9,7 @@ import numpy as np
 
 from plml.install import pandas
 from plml.preprocessing.dates import orders_of_dates, read_dates
+from plml.preprocessing.text_numbers import numbers_as_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,9 +175,9 @@ def _is_category(values: "pd.Series", where: str) -> bool:
             "leave it empty"
         )
     n_values = texts.nunique()
+    if n_values > _MORE_THAN_CODES and not is_code:
+        _refuse_numbers_as_texts(texts, where)
     if n_values > _MOST_CATEGORIES and n_values > 0.5 * len(values):
-        if not is_code:
-            _refuse_decimal_commas(texts, where)
         raise ValueError(
             f"{where} has {n_values} different values in {len(values)} rows, too many for a "
             "category; leave it out, or make it the index, which names the cases in explanations"
@@ -189,17 +190,15 @@ def _is_written(kind: type) -> bool:
     return issubclass(kind, (str, date, time))
 
 
-def _refuse_decimal_commas(texts: "pd.Series", where: str) -> None:
-    """Raise a ``ValueError`` where texts are numbers with decimal commas, but for a few."""
-    found = as_numbers(texts.str.replace(",", ".", n=1)).notna()
-    if found.mean() < _NEARLY_ALL:
-        return
-    others = texts[~found]
-    besides = f", and {str(others.iloc[0])!r}" if len(others) else ""
-    raise ValueError(
-        f"{where} holds numbers as texts, such as {str(texts[found].iloc[0])!r}{besides}; read the "
-        "file with its decimal mark and its marks for missing values (plml.read_table finds them)"
-    )
+def _refuse_numbers_as_texts(texts: "pd.Series", where: str) -> None:
+    """Raise a ``ValueError`` where texts are numbers with marks or units, but for a few."""
+    number, other = numbers_as_texts(texts)
+    if number:
+        besides = f", and {other!r}" if other else ""
+        raise ValueError(
+            f"{where} holds numbers as texts, such as {number!r}{besides}; let plml.read_table "
+            "make numbers of them (read_table(frame)), or make the column categorical"
+        )
 
 
 def _numbers(values: "pd.Series", where: str, imputes: bool) -> np.ndarray:

@@ -30,6 +30,7 @@ _IN_WORDS = (
     "%d-%b-%Y",
     "%d-%b-%y",
     "%d/%b/%Y",
+    "%d%b%Y",
     "%b %d, %Y",
     "%B %d, %Y",
     "%a, %d %b %Y",
@@ -46,14 +47,16 @@ _DIGITS = {"%Y": r"\d{4}", "%y": r"\d\d", "%m": r"\d\d?", "%d": r"\d\d?"}
 _LETTERS = dict.fromkeys(("%B", "%b", "%a"), r"[^\W\d]+")
 #: A date, a time of day, and a zone.
 _PARTS = re.compile(
-    r"(?P<date>.*?)(?P<gap>T|, | |(?=\d\d?:\d\d))"
+    r"(?P<date>.*?)(?P<gap>T|, | |:(?=\d\d:\d\d:\d\d)|(?=\d\d?:\d\d))"
     r"(?P<time>(?P<hour>\d\d?):\d\d(?P<second>:\d\d(?P<fraction>\.\d{1,6})?)?)"
     r"(?P<half> ?[AaPp][Mm])?(?P<zone> ?(Z|[-+]\d\d:?\d\d))?"
 )
 #: What dates and times have, and the share of texts that tells that dates were meant.
-DATE_LIKE, _NEARLY_ALL = r"\d.*[-/. :T].*\d", 0.8
+DATE_LIKE, _NEARLY_ALL = r"\d.*[-/. :T].*\d|\d[A-Za-z]{3}\d\d", 0.8
 #: Different texts that tell the format.
 _FIRST = 1000
+#: Texts that are read one by one.
+_SOME = 50
 #: Microseconds.
 _DAY = 86_400_000_000
 #: What pandas reads as ISO dates; it takes 05 and 1234 for years as well.
@@ -111,6 +114,24 @@ def orders_of_dates(texts: "pd.Series") -> list[bool]:
     if len(read) == 2 and (read[False] == read[True]).all():
         return [False]
     return list(read)
+
+
+def two_forms_of_dates(texts: "pd.Series") -> str:
+    """How texts differ that all are dates, but not in one form; empty where they are none.
+
+    Parameters
+    ----------
+    texts : none of them missing, not all dates of one form
+    """
+    some = texts.drop_duplicates().head(_SOME)
+    if texts.str.contains(DATE_LIKE).mean() < _NEARLY_ALL:
+        return ""
+    if not all(orders_of_dates(some.iloc[[row]]) for row in range(len(some))):
+        return ""
+    for other in range(1, len(some)):
+        if not orders_of_dates(some.iloc[[0, other]]):
+            return f"its dates are in two forms, as {some.iloc[0]!r} and {some.iloc[other]!r}"
+    return "in some of its dates the day comes first, and in others the month"
 
 
 def _texts(values: "pd.Series") -> "pd.Series":

@@ -14,6 +14,7 @@ from datetime import date, time
 from decimal import Decimal
 from shlex import quote
 from typing import TYPE_CHECKING, Any
+from unicodedata import category, normalize
 
 import numpy as np
 from sklearn.metrics import balanced_accuracy_score
@@ -29,8 +30,16 @@ from plml.preprocessing.columns import (
     listed,
     pandas,
 )
-from plml.preprocessing.dates import DATE_LIKE, are_days, days_of, orders_of_dates, read_dates
+from plml.preprocessing.dates import (
+    DATE_LIKE,
+    are_days,
+    days_of,
+    orders_of_dates,
+    read_dates,
+    two_forms_of_dates,
+)
 from plml.preprocessing.table_encoder import MOST_CATEGORIES
+from plml.preprocessing.text_numbers import na_option, stands_for_missing
 from plml.tables.column_copies import without_copies
 
 if TYPE_CHECKING:
@@ -53,6 +62,9 @@ _NEARLY_ALL = 0.8
 #: worth a word; rows that this needs, and entries of the table that it is looked for in.
 _LEAKS, _SUSPECT = 0.995, 0.97
 _FEWEST_ROWS, _MOST_ENTRIES = 40, 500_000
+#: A category of which more than this share is numbers may be one of numbers with a mark among them.
+_MOSTLY_NUMBERS = 0.5
+_PLAIN_NUMBER = re.compile(r"[-+]?\d{1,15}(\.\d*)?")
 #: Names of whole numbers that are codes.
 _NAMED_CODE = re.compile(r".*(zip|postal|postcode|plz|code).*", re.IGNORECASE)
 
@@ -253,7 +265,7 @@ def far_from_others(numbers: np.ndarray) -> int | None:
 
 def _doubt_of_far(text: str, n_rows: int) -> str:
     times = "" if n_rows == 1 else f" ({n_rows} times)"
-    cure = f"correct it, or give --na {quote(text)} if it stands for a missing value"
+    cure = f"correct it, or give {na_option(text)} if it stands for a missing value"
     return f"; one is far from all others: '{text}'{times}; {cure}"
 
 
@@ -269,13 +281,15 @@ def _of_texts(
         row = int(np.flatnonzero(values.notna())[np.flatnonzero(~good)[0]])
         raise ValueError(
             f"{where} holds numbers, but {str(values.iloc[row])[:40]!r} in row {row}; correct it, "
-            "or say what it is: --na if it stands for a missing value, --as category, or --drop"
+            f"or say what it is: --na if it stands for a missing value, "
+            f"--as {quote(f'{fact.name}=category')}, or --drop"
         )
+    as_category = f"--as {quote(f'{fact.name}=category')}"
     orders = orders_of_dates(texts)
     if len(orders) > 1:
         what = (
-            "left out: day first or month first? give its dates as year-month-day, or use it: --as "
-            "category"
+            "left out: day first or month first? give its dates as year-month-day, or use it: "
+            f"{as_category}"
         )
         return replace(fact, kind="date", what=what, doubt=True)
     if orders:
@@ -285,9 +299,12 @@ def _of_texts(
             return found
         doubt = _doubt_of_far(texts.iloc[far], int((texts == texts.iloc[far]).sum()))
         return replace(found, what=found.what + doubt, doubt=True)
-    if odd := _odd_date(texts):
-        cure = f"correct it, or give --na {quote(odd)} or --as {quote(f'{fact.name}=category')}"
+    if (odd := _odd_date(texts)) and not orders_of_dates(pandas().Series([odd])):
+        cure = f"correct it, or give {na_option(odd)} or {as_category}"
         what = f"left out: {odd!r} among dates; {cure}"
+        return replace(fact, kind="text", what=what, doubt=True)
+    if told := two_forms_of_dates(texts):
+        what = f"left out: {told}; give all as year-month-day, or use it: {as_category}"
         return replace(fact, kind="text", what=what, doubt=True)
     share = fact.n_values / max(len(texts), 1)
     words = texts.str.count(r"\s+").mean() + 1.0
@@ -299,16 +316,43 @@ def _of_texts(
     if len(texts) >= 20 and fact.n_values == len(texts) and not fact.n_missing:
         what = "left out: every row has another text (use it: --keep)"
         return replace(fact, kind="identifier", what=what, doubt=True)
-    found, two = _category(fact), alike(texts.unique())
-    if two is None:
-        return found
-    pair = f"{two[0]!r} and {two[1]!r}; correct one if they are the same"
-    what = f"{found.what}, two of them alike: {pair}"
-    return replace(found, what=what, doubt=True)
+    found = _category(fact)
+    doubt = _doubt_of_categories(texts.unique(), texts[~good].unique(), good.mean())
+    return replace(found, what=found.what + doubt, doubt=True) if doubt else found
 
 
-def alike(texts: Any) -> tuple[str, str] | None:
-    """Two texts that differ in capitals or spaces alone, or None.
+def _doubt_of_categories(texts: Any, words: Any, share: float) -> str:
+    """What is strange about the values of a category; `words` are no numbers, a share of them is.
+
+    Empty for nothing.
+    """
+    if two := alike(texts):
+        return f", two of them alike: {two}; correct one if they are the same"
+    if share > _MOSTLY_NUMBERS and 0 < len(words) < len(texts) - 2:
+        few = ", ".join(repr(str(word)) for word in words[:3])
+        cure = f"correct it, or give {na_option(*words[:3])} if it stands for a missing value"
+        return f", all of them numbers but {few}; {cure}"
+    if mark := mark_among(texts):
+        cure = f"give {na_option(mark)} if it stands for a missing value"
+        return f", one of them {mark!r}; {cure}"
+    return ""
+
+
+def mark_among(texts: Sequence[str]) -> str:
+    """The one text that may stand for a missing value; empty for none, and for + and -.
+
+    Parameters
+    ----------
+    texts : all different
+    """
+    marks = [text for text in texts if stands_for_missing(text)]
+    return marks[0] if len(marks) == 1 and len(texts) > 2 else ""
+
+
+def alike(texts: Any) -> str:
+    """Two texts that differ in capitals, in spaces or in what nobody sees, or two equal numbers.
+
+    Empty for none; in a form that shows the difference.
 
     Parameters
     ----------
@@ -316,10 +360,14 @@ def alike(texts: Any) -> tuple[str, str] | None:
     """
     seen: dict[str, str] = {}
     for text in texts:
-        plain = " ".join(text.casefold().split())
-        if seen.setdefault(plain, text) != text:
-            return seen[plain], text
-    return None
+        shown = "".join(c for c in normalize("NFKC", text) if category(c) != "Cf")
+        plain = " ".join(shown.casefold().split())
+        plain = repr(float(plain)) if _PLAIN_NUMBER.fullmatch(plain) else plain
+        other = seen.setdefault(plain, text)
+        if other != text:
+            same = normalize("NFC", other) == normalize("NFC", text)
+            return " and ".join(map(ascii if same else repr, (other, text)))
+    return ""
 
 
 def _category(fact: ColumnFacts) -> ColumnFacts:
@@ -346,7 +394,7 @@ def _odd_date(texts: "pd.Series") -> str:
 
 
 def _texts(values: "pd.Series") -> "pd.Series":
-    return values.astype(str).str.strip()
+    return values.map(str).astype(str).str.strip()  # astype alone decodes bytes
 
 
 def _check_use(present: "pd.Series", where: str, use: str) -> None:

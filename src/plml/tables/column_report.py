@@ -12,7 +12,8 @@ import numpy as np
 from plml.install import as_pandas
 from plml.preprocessing.columns import Columns, listed, pandas
 from plml.preprocessing.dates import orders_of_dates
-from plml.tables.column_kinds import ColumnFacts, alike, column_facts
+from plml.preprocessing.text_numbers import na_option
+from plml.tables.column_kinds import ColumnFacts, alike, column_facts, mark_among
 from plml.wording import counted
 
 if TYPE_CHECKING:
@@ -296,12 +297,17 @@ def _doubt_of_target(labels: "pd.Series") -> str:
         return f"has no label in {counted(n_lost, 'row')}; drop the rows without one before a fit"
     if len(sizes) == 1:
         return "has one class alone; a fit needs two"
-    two = alike(map(str, sizes.index))
-    if two is not None:
-        return f"has the classes {two[0]!r} and {two[1]!r}: correct one if they are the same"
+    classes = [str(label) for label in sizes.index]
+    if two := alike(classes):
+        return f"has the classes {two}: correct one if they are the same"
+    if mark := mark_among(classes):
+        return f"has the class {mark!r}; give {na_option(mark)} if it stands for a missing label"
     rare = int((sizes < _FEW_OF_CLASS).sum())
-    classes = counted(rare, "class", "classes")
-    return f"has {classes} of fewer than {_FEW_OF_CLASS} rows" if rare else ""
+    return (
+        f"has {counted(rare, 'class', 'classes')} of fewer than {_FEW_OF_CLASS} rows"
+        if rare
+        else ""
+    )
 
 
 def _sizes(labels: "pd.Series") -> "pd.Series":

@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from shutil import copyfileobj
 from typing import NamedTuple
 
-from plml.tables.text_numbers import kind_of
+from plml.preprocessing.text_numbers import kind_of
 
 _SEPARATORS = (",", ";", "\t", "|")
 #: Characters of the first lines that are looked at, and lines before the header that may be
@@ -294,6 +294,12 @@ def _with_header(found: _Candidate, header: bool | None) -> Dialect:
     below = [r for r in found.records[found.first + 1 :][:_ROWS] if len(r.fields) == found.width]
     while len(below) > 2 and _n_filled(top) < 2 < found.width:  # the title of a spreadsheet
         before, top, below = [*before, top], below[0], below[1:]
+    if header is not False and (n_above := _n_above(top, below)):
+        before, top, below = (
+            [*before, top, *below[: n_above - 1]],
+            below[n_above - 1],
+            below[n_above:],
+        )
     rows = [record.fields for record in below]
     if before and (names := _ending_in_a_separator(before[-1], [top.fields, *rows])):
         before, top, below = before[:-1], Record(*before[-1][:2], names), [top, *below]
@@ -310,12 +316,29 @@ def _with_header(found: _Candidate, header: bool | None) -> Dialect:
     wide = any(_n_filled(record) > 1 for record in preamble)
     sure = given or _columns_of_numbers(top.fields, rows)[0]
     if preamble and (not header or (wide and not sure) or len(preamble) > _MOST_SKIPPED):
-        raise ValueError(_header_that_does_not_fit(preamble[-1], top))
+        raise ValueError(_header_that_does_not_fit(preamble[-1], top, found.dialect.sep))
     start = top.last + 1 if header else top.line
     sep, quote, escape = found.dialect.sep, found.dialect.quote, found.dialect.escape
     return Dialect(
         sep, quote, escape, tuple(top.fields) if header else (), top.line - 1, start, found.width
     )
+
+
+def _n_above(top: Record, below: list[Record]) -> int:
+    """Records of names and values above a header, as a spreadsheet fills them up with separators.
+
+    0 where what is left of them would be no header above columns of numbers.
+    """
+    records = [top, *below]
+    widest = max(map(_n_filled, records))
+    above = next(i for i, record in enumerate(records) if _n_filled(record) >= widest - 1)
+    for record in records[:above]:
+        if any(field.strip() for field in record.fields[_n_filled(record) :]):
+            return 0  # names of groups, above those of the columns
+    if above > _MOST_SKIPPED:
+        return 0
+    rows = [record.fields for record in records[above + 1 :]]
+    return above if _columns_of_numbers(records[above].fields, rows)[0] else 0
 
 
 def _names_numbers(found: _Candidate) -> bool:
@@ -330,15 +353,27 @@ def _ending_in_a_separator(header: Record, rows: list[list[str]]) -> list[str]:
     return [*header.fields, ""] if one_more and not any(row[-1].strip() for row in rows) else []
 
 
-def _header_that_does_not_fit(header: Record, row: Record) -> str:
+def _header_that_does_not_fit(header: Record, row: Record, sep: str) -> str:
     n_names, n_fields = len(header.fields), len(row.fields)
-    cure = "correct one of them"
-    if n_fields == n_names + 1:
-        cure = "give the column of row names a name too"
+    cures = ["give the column of row names a name too"] if n_fields == n_names + 1 else []
+    if sep == "," and _has_parts_of_numbers(row.fields, n_names):
+        cures.append("write numbers with commas in quotes")
+    cure = " or ".join(cures) or "correct one of them"
     return (
         f"line {header.line} has {n_names} names, but line {row.line} has {n_fields} fields; {cure}"
         ", take away what is above the table, or give --sep"
     )
+
+
+def _has_parts_of_numbers(fields: list[str], n_names: int) -> bool:
+    """Whether commas within numbers may be what cuts a row into too many fields."""
+    points = any("." in field for field in fields)  # then commas are between thousands
+    left, right = re.compile(r"[-+]?\d+"), re.compile(r"\d{3}(\.\d+)?" if points else r"\d+")
+    n_parts = sum(
+        left.fullmatch(one) is not None and right.fullmatch(two) is not None
+        for one, two in pairwise(fields)
+    )
+    return n_parts >= len(fields) - n_names > 0
 
 
 def _n_filled(record: Record) -> int:

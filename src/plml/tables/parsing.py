@@ -14,8 +14,8 @@ import numpy as np
 from plml.backend.progress import plan, stage
 from plml.install import install
 from plml.preprocessing.columns import pandas
+from plml.preprocessing.text_numbers import Marks
 from plml.tables.dialects import Dialect, misfit, rewritten, without_top
-from plml.tables.text_numbers import Marks
 
 if TYPE_CHECKING:
     import pandas as pd

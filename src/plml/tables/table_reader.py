@@ -19,10 +19,10 @@ import numpy as np
 
 from plml.install import as_pandas
 from plml.preprocessing.columns import listed, pandas
+from plml.preprocessing.text_numbers import Marks, with_numbers
 from plml.tables.dialects import Dialect, dialect_of, lines_of_rows, shown
 from plml.tables.parsing import parsed
 from plml.tables.text_encoding import as_utf8, encoding_of
-from plml.tables.text_numbers import Marks, with_numbers
 from plml.tables.unpacking import is_workbook, unpacked
 from plml.tables.workbooks import sheet_of
 
@@ -42,8 +42,19 @@ _OTHER_KINDS = {
     rb"ARROW1|FEA1": "it is an Arrow file; save it as Parquet",
     rb"\x1f\x8b|\x28\xb5\x2f\xfd|BZh|\xfd7zXZ|PK\x03": "it is an archive in an archive; unpack it",
     rb"SQLite format": "it is a database; save the table as CSV",
+    rb"(%[^\n]*\n\s*)*(?i:@relation)\s": (
+        "it is ARFF of Weka: put the names of its attributes in one line, with commas, in the "
+        "place of all above the data"
+    ),
+    rb"(?=[^\n]*:(\d?[^\d\s]|\d\s|\d{3}))"  # not times of day
+    rb"[-+]?\d[\d.]*(,\d+)*([ \t]+\d+:[-+\d.eE]+)+[ \t]*\r?\n": (
+        "it is a sparse matrix (svmlight); write its rows with names of columns, as CSV"
+    ),
+    rb"(?s).{257}ustar": "it is an archive of several files (tar); unpack the one to read",
     rb"\x89HDF|\x93NUMPY|\x80[\x02-\x05]|RDX|\$FL[23]": "it is no table of text; save it as CSV",
 }
+#: Bytes that tell a kind, below the remarks at its top.
+_START = 8192
 
 
 @dataclass(frozen=True)
@@ -230,6 +241,8 @@ def _checked(options: dict[str, Any]) -> ReadOptions:
         options["decimal"] = "," if options["thousands"] == "." else "."
     if options.get("decimal") and options["decimal"] == options.get("thousands"):
         raise ValueError(f"--decimal and --thousands are both {options['decimal']!r}")
+    if options.get("na") is not None:
+        options = {**options, "na": tuple(mark.strip() for mark in options["na"])}
     if options.get("encoding"):
         try:
             "".encode(options["encoding"])
@@ -250,16 +263,13 @@ def _check_is_file(path: Path) -> None:
 
 def _read(path: Path, folder: Path, understood: Understood, known: ReadOptions) -> "pd.DataFrame":
     plain, understood.compression = unpacked(path, folder)
-    with plain.open("rb") as stream:
-        start = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()
+    start = _start(plain)
     if start.startswith(b"PAR1"):
         understood.format = "Parquet"
         return _finished(_parquet(plain, understood), understood, known, _row)
     if start.startswith(b"PK") and is_workbook(plain):
         understood.format = "Excel"
-        table, above = sheet_of(plain, understood.notes, known.sheet, known.header)
-        understood.header, understood.skipped = known.header is not False, above
-        return _finished(table, understood, known, lambda row: f"row {row + above + 2}")
+        return _sheet(plain, understood, known)
     _check_kind(start)
     understood.format = "text"
     understood.encoding, note = encoding_of(plain, known.encoding)
@@ -271,9 +281,25 @@ def _read(path: Path, folder: Path, understood: Understood, known: ReadOptions) 
         text.symlink_to(plain.resolve())
     else:
         as_utf8(plain, text, understood.encoding)
-        with text.open("rb") as stream:
-            _check_kind(stream.read(64).lstrip())
+        _check_kind(_start(text))
     return _text_table(text, understood, known)
+
+
+def _sheet(path: Path, understood: Understood, known: ReadOptions) -> "pd.DataFrame":
+    """The table of a workbook; where it is none, the sheets that may have one are named."""
+    try:
+        table, above = sheet_of(path, understood.notes, known.sheet, known.header)
+        understood.header, understood.skipped = known.header is not False, above
+        return _finished(table, understood, known, lambda row: f"row {row + above + 2}")
+    except ValueError as error:
+        sheets = "".join(f"; {note}" for note in understood.notes if "--sheet" in note)
+        raise ValueError(f"{error}{sheets}") from error
+
+
+def _start(path: Path) -> bytes:
+    """The first bytes of a file, but for a mark and spaces."""
+    with path.open("rb") as stream:
+        return stream.read(_START).removeprefix(codecs.BOM_UTF8).lstrip()
 
 
 def _check_kind(start: bytes) -> None:
@@ -335,7 +361,12 @@ def _names(dialect: Dialect, understood: Understood) -> list[str]:
     strange = [name for name in names if not name.isprintable()]
     if strange:
         raise ValueError(f"the header has a name that cannot be printed: {strange[0]!r}")
-    return [name or f"Unnamed: {number}" for number, name in enumerate(names)]
+    given = set(names)
+
+    def nameless(number: int) -> str:  # as pandas does where its own names were saved
+        return f"Unnamed: {number}" + ".1" * (f"Unnamed: {number}" in given)
+
+    return [name or nameless(number) for number, name in enumerate(names)]
 
 
 def _row(number: int) -> str:

@@ -2,6 +2,7 @@
 
 charset-normalizer guesses. It often takes a file of Western Europe for one of Eastern Europe, whose
 bytes are the same but for a few letters; such a file is read as cp1252, and both guesses are said.
+It chooses among the encodings that tables come in: asked for any, it finds Mac OS in Latvian.
 """
 
 import codecs
@@ -22,6 +23,12 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+#: What programs write, besides UTF-8.
+_USUAL = (
+    *("utf_16_le", "utf_16_be", "utf_32_le", "utf_32_be", "cp932", "euc_jp", "gb18030", "big5"),
+    *("cp949", "iso8859_2", "iso8859_15", "koi8_r", "mac_roman", "cp437", "cp850", "cp852"),
+    *("cp866", "cp874", *(f"cp{number}" for number in range(1250, 1258))),
+)
 #: A text in UTF-16 has more null bytes than this.
 _NULLS = 0.05
 #: Of charset-normalizer's measure of how much a text looks like a language: another guess that
@@ -29,6 +36,13 @@ _NULLS = 0.05
 _CLOSE = 0.5
 #: What stands between small letters.
 _WITHIN = re.compile(r"(?<=[a-z])[^\x00-\x7f](?=[a-z])")
+#: What is another letter in the encoding of another country: a capital or a letter of the East
+#: within a word, and what Icelandic alone has.
+_ODD = re.compile(r"(?<=[a-z])[À-ÞŒŠŸŽ]|(?<=[A-Za-z])[šžƒˆ]|[ÐðÞþ]")
+#: Controls that no text has.
+_CONTROLS = re.compile(r"[\x80-\x9f]")
+#: Encodings that a question names at most.
+_NAMED = 4
 _PLACE = re.compile(r"[^\n]{0,12}[^\x00-\x7f][^\n]{0,12}")
 
 
@@ -49,7 +63,13 @@ def encoding_of(path: Path, given: str | None = None) -> tuple[str, str]:
         return marked, ""
     if sample.count(0) <= _NULLS * len(sample) and _is_utf8(path):
         return "utf-8", ""
-    return _guess(_telling(path) if sample.isascii() and b"\0" not in sample else sample)
+    sample = _telling(path) if sample.isascii() and b"\0" not in sample else sample
+    if b"\0" not in sample and _is_mostly_utf8(sample):
+        raise ValueError(
+            f"line {_line_not_utf8(path)} is not UTF-8, as others are; correct it, or give "
+            "--encoding"
+        )
+    return _guess(sample)
 
 
 def _telling(path: Path) -> bytes:
@@ -76,7 +96,8 @@ def _agreed(path: Path, sample: bytes, given: str, marked: str) -> tuple[str, st
 
 def _guess(sample: bytes) -> tuple[str, str]:
     """What charset-normalizer finds, with a note; asks where two of its guesses would do."""
-    found = sorted(_charset_normalizer().from_bytes(sample), key=lambda one: -one.coherence)
+    matches = _charset_normalizer().from_bytes(sample, cp_isolation=_USUAL)
+    found = sorted(matches, key=lambda one: -one.coherence)
     if b"\0" in sample:
         found = [one for one in found if one.encoding.startswith(("utf_16", "utf_32"))]
     if not found and b"\0" in sample:
@@ -87,21 +108,27 @@ def _guess(sample: bytes) -> tuple[str, str]:
         )
     if not found:
         raise ValueError("its encoding cannot be told; give --encoding")
-    best, *others = found
-    name = "cp1252" if _is_western(sample) else str(best.encoding)
-    if name != "cp1252" and best.chaos and not best.coherence:  # strange, in no known language
+    found = [one for one in found if not _CONTROLS.search(str(one))] or found
+    best, western = found[0], _is_western(sample)
+    name = "cp1252" if western else str(best.encoding)
+    if not western and best.chaos and not best.coherence:  # strange, in no known language
         read = f"{name} would read {_place(sample, name)}"
         raise ValueError(f"its encoding cannot be told ({read}); give --encoding")
-    for rival in others:
-        close = rival.coherence >= _CLOSE * best.coherence
-        if name != "cp1252" and close and str(rival) != str(best):
-            raise ValueError(
-                f"it may be {name}, with {_place(sample, name)}, or {rival.encoding}, with "
-                f"{_place(sample, rival.encoding)}; give --encoding"
-            )
+    close = [one for one in found if one.coherence >= _CLOSE * best.coherence]
+    if not western and len({str(one) for one in close}) > 1:
+        raise ValueError(f"it may be {_in_question([one.encoding for one in close], sample)}")
     other = f" (charset-normalizer: {best.encoding})" if best.encoding != name else ""
     seen = f"in which {_place(sample, name)} is read"
     return name, f"it is not UTF-8; taken for {name}{other}, {seen}; else give --encoding"
+
+
+def _in_question(names: list[str], sample: bytes) -> str:
+    """Encodings with what each of them would read, those alike once."""
+    places: dict[str, str] = {}
+    for name in names:
+        places.setdefault(_place(sample, name), name)
+    parts = [f"{name}, with {place}" for place, name in places.items()][:_NAMED]
+    return f"{'; or '.join(parts)}; give --encoding"
 
 
 def _place(sample: bytes, encoding: str) -> str:
@@ -118,6 +145,8 @@ def _is_western(sample: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     if any(not one.islower() and one != "\u2019" for one in _WITHIN.findall(text)):
+        return False
+    if _ODD.search(text):
         return False
     runs = [len(run) for run in re.findall(rb"[\x80-\xff]+", sample)]
     return b"\0" not in sample and sum(run for run in runs if run > 2) < 0.5 * sum(runs)
@@ -159,6 +188,24 @@ def _is_utf8(path: Path) -> bool:
         except UnicodeDecodeError:
             return False
     return True
+
+
+def _is_mostly_utf8(sample: bytes) -> bool:
+    """Whether more letters are in UTF-8 than are not, as in a file put together from two."""
+    text = sample.decode("utf-8", errors="replace")
+    strange = text.count("\N{REPLACEMENT CHARACTER}")
+    return sum(not letter.isascii() for letter in text) > 2 * strange
+
+
+def _line_not_utf8(path: Path) -> int:
+    """The first line that is not UTF-8."""
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    return 0
 
 
 def _charset_normalizer() -> Any:

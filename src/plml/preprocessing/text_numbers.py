@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from plml.preprocessing.columns import pandas
+from plml.install import pandas
 from plml.preprocessing.dates import orders_of_dates
 from plml.wording import counted
 
@@ -34,19 +34,21 @@ _NO_WORD = re.compile(r"[\W_]+|#[¡¿]?[^\W\d_]+(/[^\W_]+)?[!?]?")
 #: Numbers that stand for a missing value where all others are far away, and those that may where
 #: there are few others.
 _SENTINELS = (-99, -999, -9999, -99999)
-_SUSPECTS = (99, 999, 9999, 99999)
+_SUSPECTS = (9, 99, 999, 9999, 99999)
 _NUMBER = r"[-+]?[\d.,' ]*\d[.,]?([eE][-+]?\d{1,3})?"
 _CURRENCIES = (
     "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|KRW|RMB"
-    r"|S?Fr\.?|Rs\.?|(?:US|CA|AU|NZ|HK|[ACRS])\$|kr\.?|zł|Kč|Ft|[€$£¥₹₽₩₺₴₪]"
+    "|NZD|HKD|SGD|TWD|THB|IDR|MYR|PHP|VND|TRY|ILS|RUB|UAH|RON|BGN|ISK|AED|SAR|EGP|NGN|KES"
+    "|ARS|CLP|COP|PEN"
+    r"|S?Fr\.?|Rs\.?|(?:US|CA|AU|NZ|HK|NT|[ACRS])\$|kr\.?|zł|Kč|Ft|TL|Rp\.?|RM|[€$£¥₹₽₩₺₴₪₫฿₱₦]"
 )
-_SIGNS = "%‰°€$£¥₹₽₩₺₴₪"
+_SIGNS = "%‰°€$£¥₹₽₩₺₴₪₫฿₱₦円元원圓圆"
 _UNIT = re.compile(rf"({_CURRENCIES})?\s*({_NUMBER})(\s*)([^\W\d_]+[\w/²³%°]*|°[CF]?|[{_SIGNS}])?")
 #: Units that may follow a number without a space; 12a is the number of a house.
 _UNIT_NAMES = (
     "mm cm dm m km in ft mi g mg kg lb lbs oz s ms min h hr hrs ml cl l Hz kHz MHz GHz mV mA kW MW "
     "kWh kJ Pa kPa hPa bar mbar ppm ppb px dB EUR USD GBP CHF k bn MB GB TB kB m² m³ m2 m3 cm² cm³ "
-    "km² km/h m/s mph mg/l mg/dl mmol/l g/l g/dl"
+    "km² km/h m/s m/s² mph mg/l mg/dl mmol/l g/l g/dl µg µl µm µg/l K M d yr yrs"
 )
 _UNITS = frozenset(_UNIT_NAMES.split())
 #: Signs, spaces and apostrophes of print, and marks that nobody sees.
@@ -59,6 +61,8 @@ _ALIKE = str.maketrans(
         "\uffe5": "¥",
     }
 )
+#: What argparse takes for no option, although it begins like one.
+_NO_OPTION = re.compile(r"-|-\d+|-\d*\.\d+")
 _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
 #: 02.09.2024 is not 2,092,024.
 _DATE = re.compile(r"(\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2})(?!\d)")
@@ -292,8 +296,8 @@ def _reading(values: "pd.Series", na: tuple[str, ...] | None) -> _Reading:
     if odd is not None:
         if len(found) <= _SOME or len(found) < _NEARLY_ALL * len(texts):
             return _Reading()
-        marks = " ".join(map(quote, (*(na or ()), odd)))
-        cure = f"correct it, take its line away, or give --na {marks} or {category}"
+        marks = na_option(*(na or ()), odd)
+        cure = f"correct it, take its line away, or give {marks} or {category}"
         return _Reading(odd=odd, doubt=f"{odd!r} among numbers; {cure}")
     units = {unit for _, unit in found.values()}
     if len(units) > 1:
@@ -312,10 +316,49 @@ def _reading(values: "pd.Series", na: tuple[str, ...] | None) -> _Reading:
     return _Reading(bodies, units.pop() if units else "")
 
 
+def numbers_as_texts(values: "pd.Series") -> tuple[str, str]:
+    """A text that is a number by its marks or unit, and one that is none; empty for none of them.
+
+    Both are empty where fewer than nearly all texts are numbers.
+
+    Parameters
+    ----------
+    values : texts
+    """
+    texts = values.unique()[:_FIRST]
+    bodies = {text: found[0] for text in texts if (found := _number_in(text)) is not None}
+    others = [text for text in texts if text not in bodies]
+    marked = [text for text in bodies if not _PLAIN.fullmatch(text.strip())]
+    if len(bodies) < max(_NEARLY_ALL * len(texts), _SOME + 1) or not _fitting(bodies, None):
+        return "", ""
+    return next(iter(marked), ""), next(iter(others), "")
+
+
+def na_option(*marks: str) -> str:
+    """The option ``--na`` for marks as a shell takes it, and a parser that looks for options.
+
+    The spaces around marks do not count.
+
+    Parameters
+    ----------
+    marks : texts
+    """
+    safe = (" " * (m.startswith("-") and not _NO_OPTION.fullmatch(m)) + m for m in marks)
+    return " ".join(["--na", *map(quote, safe)])
+
+
 def _is_mark(text: str, na: tuple[str, ...] | None) -> bool:
-    """Whether a text stands for a missing value among numbers."""
-    if na is not None:
-        return text in na
+    """Whether a text stands for a missing value among numbers; `na` are those that were given."""
+    return stands_for_missing(text) if na is None else text in na
+
+
+def stands_for_missing(text: str) -> bool:
+    """Whether a text would stand for a missing value if it were among numbers.
+
+    Parameters
+    ----------
+    text : one field
+    """
     known = text in _MISSING or text in _MISSING_AMONG_NUMBERS
     return known or _NO_WORD.fullmatch(text) is not None
 
@@ -392,6 +435,8 @@ def _fits(body: str, decimal: str, thousands: str | None) -> bool:
     if thousands is None:
         return re.fullmatch(rf"[-+]?\d*{end}", body) is not None
     groups = rf"([1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+|\d+)"
+    if thousands == ",":  # 12,34,567 is how India writes 1,234,567
+        groups = rf"({groups}|[1-9]\d?(,\d\d)+,\d{{3}})"
     end = rf"({re.escape(decimal)}\d*)?"  # nobody writes both groups and an exponent
     return re.fullmatch(rf"[-+]?{groups}{end}", body) is not None
 
@@ -492,9 +537,11 @@ def _suspect(values: "pd.Series", seen: Marks) -> None:
         low, high = float(others.min()), float(others.max())
         gap = max(suspect - high, low - suspect)
         named = suspect in _SUSPECTS and gap > 2 * max(high - low, high)
-        far = gap > 2 * (high - low) or suspect < 0 <= low
-        if named or (far and others.nunique() > _SOME):
+        apart, negative = gap > 2 * (high - low), suspect < 0 <= low
+        few = named or (apart and negative and high > low)
+        if few or ((apart or negative) and others.nunique() > _SOME):
+            mark = f"{suspect:.15g}"
             seen.suspects[str(values.name)] = (
-                f"{suspect:.15g} ({hits} times) is {where} all others; give --na {suspect:.15g} if "
-                "it stands for missing values"
+                f"{mark} ({hits} times) is {where} all others; give {na_option(mark)} if it stands "
+                "for missing values"
             )
