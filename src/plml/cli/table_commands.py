@@ -28,7 +28,7 @@ from plml.cli.read_options import add_read_options, table_of, tell_marks
 from plml.inspection.explanation_text import named_text
 from plml.io.files import check_destination, is_stream
 from plml.preprocessing.columns import listed, pandas
-from plml.tables.keys import key_texts
+from plml.preprocessing.keys import key_texts
 from plml.tables.nearest_cases import NEAREST, NEAREST_COLUMNS, nearest_cases
 from plml.tables.table_models import LEARNING, check_missing, learned
 from plml.tables.training_rows import ENCODING, TrainingRows, training_rows

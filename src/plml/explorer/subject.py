@@ -25,7 +25,7 @@ from plml.inspection.explaining import CaseBase, Election, joined
 from plml.inspection.explanation import Explanation
 from plml.inspection.nearest_of_class import ClassVectors
 from plml.metric.votes import Voting
-from plml.tables.keys import keys_of
+from plml.preprocessing.keys import keys_of
 from plml.validation import row_names
 
 #: The stage in which every training row votes for the others.

@@ -11,8 +11,8 @@ from plml.estimators._fitted_state import changed
 from plml.inspection.lineage import known_values, lineage
 from plml.preprocessing.columns import listed
 from plml.preprocessing.forgetting import Rows, encoder_without
+from plml.preprocessing.keys import joined_keys, key_texts, keys_of
 from plml.preprocessing.table_encoder import TableEncoder, unpacked_gaps
-from plml.tables.keys import joined_keys, key_texts, keys_of
 from plml.validation import row_numbers
 from plml.wording import rows_told
 

@@ -10,8 +10,8 @@ import numpy as np
 from plml.backend.progress import stage
 from plml.evaluation.stratified import stratified_part
 from plml.preprocessing.columns import Columns, listed, pandas
+from plml.preprocessing.keys import keys_of
 from plml.tables.column_report import ColumnReport, describe, no_classes
-from plml.tables.keys import keys_of
 from plml.tables.training_profile import TrainingProfile
 from plml.validation import rows_that_count
 from plml.wording import rows_told
