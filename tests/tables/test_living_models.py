@@ -206,6 +206,23 @@ def test_keys_that_are_whole_numbers(table, gap):
         model.forget_cases(keys=[1005, 1010, 7])
 
 
+def test_a_model_changes_in_one_step(table, monkeypatch):
+    """Whatever interrupts it, its keys are those of its cases."""
+    table["key"] = np.arange(90)
+    model = tables.fit(table.iloc[:60], "kind", "t", key="key", missing="median", **QUICK)
+    steps = []
+
+    def stepwise(one, name, value):
+        steps.append(name)
+        object.__setattr__(one, name, value)
+
+    monkeypatch.setattr(tables.Model, "__setattr__", stepwise)
+    model.add_cases(table.iloc[60:])
+    model.forget_cases([3])
+    assert steps == ["__dict__", "__dict__"]
+    assert model.n_cases == len(model.keys) == 89
+
+
 def test_keys_of_unsigned_numbers_are_not_rounded(table):
     table["key"] = np.arange(90)
     model = tables.fit(table.iloc[:60], "kind", "t", key="key", missing="median", **QUICK)

@@ -95,6 +95,18 @@ def case_values(model: "Model") -> np.ndarray:
     return values
 
 
+def pipeline_with(model: "Model", rows: Any, labels: Any, new_classes: str) -> Pipeline:
+    """The pipeline of a model with more cases; that of the model stays as it is.
+
+    Parameters
+    ----------
+    model : who gets them
+    rows, labels, new_classes : as in ``add_cases`` of its classifier
+    """
+    classifier = changed(model.classifier, lambda one: one._add(rows, labels, new_classes))
+    return Pipeline([*model.pipeline.steps[:-1], (model.pipeline.steps[-1][0], classifier)])
+
+
 def pipeline_without(model: "Model", rows: np.ndarray) -> Pipeline:
     """The pipeline of a model without some of its cases; that of the model stays as it is.
 

@@ -26,7 +26,13 @@ from plml.preprocessing import MeanNormScaler
 from plml.preprocessing.columns import Columns, listed, pandas, plain_text
 from plml.preprocessing.table_encoder import FILLS, TableEncoder
 from plml.tables.column_report import ColumnReport
-from plml.tables.living_models import case_values, new_keys, pipeline_without, rows_of
+from plml.tables.living_models import (
+    case_values,
+    new_keys,
+    pipeline_with,
+    pipeline_without,
+    rows_of,
+)
 from plml.tables.training_profile import Misfits, TrainingProfile, misfits
 from plml.tables.training_rows import ENCODING, MOST_ROWS, TrainingRows, labels_of, training_rows
 from plml.wording import counted
@@ -246,8 +252,8 @@ class Model:
         gaps = self.gaps
         if gaps is not None:
             gaps = np.concatenate([gaps, self.pipeline[0].gaps(tidied)])
-        self.classifier.add_cases(rows, labels, new_classes)
-        self.keys, self.profile, self.gaps = keys, profile, gaps
+        pipeline = pipeline_with(self, rows, labels, new_classes)
+        self._set(pipeline=pipeline, keys=keys, profile=profile, gaps=gaps)
         return self
 
     def forget_cases(self, rows: Any = None, keys: Sequence[Any] | None = None) -> Self:
@@ -262,16 +268,21 @@ class Model:
         if not len(numbers):
             return self
         pipeline, values = pipeline_without(self, numbers), case_values(self)
-        if self.profile is not None:
+        profile = self.profile
+        if profile is not None:
             gone, stay = values[numbers], np.delete(values, numbers, axis=0)
-            self.profile = self.profile.without(self.columns, gone, stay)
-        self.report = None if self.report is None else self.report.without_quotes()
-        self.keys, self.gaps = (
+            profile = profile.without(self.columns, gone, stay)
+        report = None if self.report is None else self.report.without_quotes()
+        keys, gaps = (
             None if part is None else np.delete(part, numbers, axis=0)
             for part in (self.keys, self.gaps)
         )
-        self.pipeline = pipeline
+        self._set(pipeline=pipeline, keys=keys, profile=profile, gaps=gaps, report=report)
         return self
+
+    def _set(self, **parts: Any) -> None:
+        """Change several attributes in one step: an interruption leaves all as they were."""
+        self.__dict__ = {**vars(self), **parts}
 
     def save(self, path: str | Path) -> None:
         """Write a skops file, in one step."""
