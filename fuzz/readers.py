@@ -36,7 +36,8 @@ with atheris.instrument_imports(include=["plml", "plml_study"]):
     from plml.io import checkpoints, model_files
     from plml.io.files import bounded_memory
     from plml.io.model_schema import SCHEMA
-    from plml.tables import dialects, parsing, text_encoding, text_numbers, unpacking
+    from plml.preprocessing import text_numbers
+    from plml.tables import dialects, parsing, text_encoding, unpacking
     from plml_study import datasets
 
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))

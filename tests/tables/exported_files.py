@@ -36,6 +36,10 @@ def code_pages() -> Iterator[Case]:
     western = text(placed(("Köln", "Süd", "Höhe"))).splitlines(keepends=True)
     mixed = "".join(western[:120]).encode() + "".join(western[120:]).encode("cp1252")
     yield refused("lines of two encodings", mixed, "line 121 is not UTF-8, as others are")
+    marked = b"\xef\xbb\xbf" + mixed
+    yield refused(
+        "lines of two encodings and a mark", marked, "line 121 is not UTF-8, but the mark"
+    )
 
 
 def in_lakh(value: float) -> str:

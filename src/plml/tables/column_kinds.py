@@ -394,7 +394,8 @@ def _odd_date(texts: "pd.Series") -> str:
 
 
 def _texts(values: "pd.Series") -> "pd.Series":
-    return values.map(str).astype(str).str.strip()  # astype alone decodes bytes
+    plain = values.map(str) if values.dtype == object else values  # astype alone decodes bytes
+    return plain.astype(str).str.strip()
 
 
 def _check_use(present: "pd.Series", where: str, use: str) -> None:

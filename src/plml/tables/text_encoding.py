@@ -59,6 +59,8 @@ def encoding_of(path: Path, given: str | None = None) -> tuple[str, str]:
     marked = next((name for mark, name in _BYTE_ORDER_MARKS.items() if sample.startswith(mark)), "")
     if given is not None:
         return _agreed(path, sample, codecs.lookup(given).name, marked)
+    if marked == "utf-8-sig" and (line := _line_not_utf8(path)):
+        raise ValueError(f"line {line} is not UTF-8, but the mark at its beginning is; correct it")
     if marked:
         return marked, ""
     if sample.count(0) <= _NULLS * len(sample) and _is_utf8(path):
