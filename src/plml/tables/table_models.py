@@ -273,11 +273,11 @@ class Model:
             gone, stay = values[numbers], np.delete(values, numbers, axis=0)
             profile = profile.without(self.columns, gone, stay)
         report = None if self.report is None else self.report.without_quotes()
-        keys, gaps = (
+        kept, gaps = (
             None if part is None else np.delete(part, numbers, axis=0)
             for part in (self.keys, self.gaps)
         )
-        self._set(pipeline=pipeline, keys=keys, profile=profile, gaps=gaps, report=report)
+        self._set(pipeline=pipeline, keys=kept, profile=profile, gaps=gaps, report=report)
         return self
 
     def _set(self, **parts: Any) -> None:
