@@ -55,7 +55,7 @@ from plml.evaluation.stratified import stratified_part
 from plml.io.checkpoints import Checkpoint
 from plml.metric.votes import Voting
 from plml.ops.span import inside, span_of
-from plml.preprocessing.columns import are_keys
+from plml.preprocessing.columns import are_keys, listed
 from plml.preprocessing.table_encoder import FILLS, TableEncoder
 from plml.stages.run import Run
 from plml.stages.triplets import check_targets
@@ -317,6 +317,11 @@ class AutoPLML(LivingTable, Parameters, ScoresAsSelected, BaseEstimator):
         if best != first or weights is not None:
             self.encoder_ = TableEncoder(self.standardize, best).fit(X, None, weights)
             rows = self.encoder_.transform(X).astype(rows.dtype)
+        if self.encoder_.empty_:
+            warnings.warn(
+                f"empty columns of X are not used: {listed(self.encoder_.empty_)}; leave them out",
+                stacklevel=4,
+            )
         return rows, codes, weights
 
     def _fit_members(

@@ -69,10 +69,10 @@ class Columns:
         orders = {c: _orders(features[c], f"{table}: column {c!r}") for c in features}
         dates = [c for c, order in orders.items() if order is not None]
         others = [c for c in features if c not in dates]
+        empty = [c for c in features if features[c].isna().all()]
+        if empty and not imputes:
+            raise ValueError(f"{table}: column {empty[0]!r} is empty; leave it out")
         categories = [c for c in others if _is_category(features[c], f"{table}: column {c!r}")]
-        for column in dates:
-            if features[column].isna().all():
-                raise ValueError(f"{table}: column {column!r} is empty; leave it out")
         day_first = tuple(c for c in dates if orders[c])
         return cls(tuple(features.columns), tuple(categories), imputes, tuple(dates), day_first)
 
@@ -153,11 +153,9 @@ def _orders(values: "pd.Series", where: str) -> bool | None:
 def _is_category(values: "pd.Series", where: str) -> bool:
     types = pandas().api.types
     present = values[values.notna()]
-    if not len(present):
-        raise ValueError(f"{where} is empty; leave it out")
     if are_spans(values) or (types.is_numeric_dtype(values) and not types.is_bool_dtype(values)):
         return False
-    if isinstance(values.dtype, pandas().CategoricalDtype):
+    if isinstance(values.dtype, pandas().CategoricalDtype) or not len(present):
         return True
     strange = [kind for kind in present.map(type).unique() if not issubclass(kind, _scalar_types())]
     if strange:

@@ -61,6 +61,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     n_missing_, n_missing_categories_ : int
         Missing numbers and dates, which are filled in, and missing categories, which are categories
         of their own.
+    empty_ : list of str
+        Columns without a value, which tell no rows apart, now or later.
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Examples
@@ -90,12 +92,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"missing must be one of {', '.join(FILLS)}, got {self.missing!r}")
         rows, numbers = self._checked(X, reset=True), _numbers(self.standardize, self.missing)
         if isinstance(rows, np.ndarray):
-            _refuse_empty(rows)
             self.categories_: list[str] = []
             self.dates_: list[str] = []
             self.day_first_: list[str] = []
             self.crowded_: dict[str, int] = {}
             self.n_missing_, self.n_missing_categories_ = int(np.isnan(rows).sum()), 0
+            lost = np.isnan(rows).all(axis=0)
+            names = getattr(self, "feature_names_in_", range(rows.shape[1]))
+            self.empty_: list[str] = [str(names[i]) for i in np.flatnonzero(lost)]
+            rows = np.where(lost, 0.0, rows)
             self._encoder: Any = numbers
         else:
             columns = Columns.of(rows, "X", imputes=True)
@@ -112,7 +117,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             ]
             kinds = [kind for kind in kinds if kind[2]]
             self._encoder = ColumnTransformer(kinds, verbose_feature_names_out=False)
-            rows = columns.tidy(rows, "X")
+            self.empty_ = [name for name in rows if rows[name].isna().all()]
+            days = {name: pandas().Timestamp(0) for name in columns.dates}
+            fills = {name: days.get(name, 0.0) for name in self.empty_ if name in filled}
+            rows = columns.tidy(rows, "X").assign(**fills)
             self.n_missing_categories_ = int((rows[self.categories_] == MISSING).to_numpy().sum())
         self._encoder.fit(rows)
         if sample_weight is not None:
@@ -379,9 +387,3 @@ def _check_names(names: np.ndarray) -> None:
         raise ValueError(
             f"a column has the name that a category of another column gets, {twice[0]!r}; rename it"
         )
-
-
-def _refuse_empty(rows: np.ndarray) -> None:
-    empty = np.flatnonzero(np.isnan(rows).all(axis=0))
-    if len(empty):
-        raise ValueError(f"column {empty[0]} of X is empty; leave it out")
