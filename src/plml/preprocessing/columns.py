@@ -9,7 +9,6 @@ import numpy as np
 
 from plml.install import pandas
 from plml.preprocessing.dates import orders_of_dates, read_dates
-from plml.preprocessing.text_numbers import numbers_as_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,6 +189,8 @@ def _is_written(kind: type) -> bool:
 
 def _refuse_numbers_as_texts(texts: "pd.Series", where: str) -> None:
     """Raise a ``ValueError`` where texts are numbers with marks or units, but for a few."""
+    from plml.preprocessing.text_numbers import numbers_as_texts  # of no use to arrays
+
     number, other = numbers_as_texts(texts)
     if number:
         besides = f", and {other!r}" if other else ""
