@@ -78,6 +78,23 @@ def test_compressed_files_whatever_their_names(wine, tmp_path, kind, name):
     assert check(wine, path).compression == kind
 
 
+@pytest.mark.parametrize("number", [1_048_577, 10**70])
+def test_a_row_beyond_those_of_a_workbook_is_refused(wine, tmp_path, number):
+    """All rows before it would be made."""
+    pytest.importorskip("openpyxl")
+    wine.head(3).to_excel(tmp_path / "good.xlsx", index=False)
+    with (
+        zipfile.ZipFile(tmp_path / "good.xlsx") as good,
+        zipfile.ZipFile(tmp_path / "bad.xlsx", "w") as bad,
+    ):
+        for name in good.namelist():
+            content = good.read(name).replace(b'<row r="4"', b'<row r="%d"' % number)
+            bad.writestr(name, content)
+    assert read_table(tmp_path / "good.xlsx")[0].shape[0] == 3
+    with pytest.raises(ValueError, match="names a row beyond 1048576"):
+        read_table(tmp_path / "bad.xlsx")
+
+
 def test_excel_and_frames(wine, tmp_path):
     pytest.importorskip("openpyxl")
     wine.to_excel(tmp_path / "wine.xlsx", index=False)

@@ -1,7 +1,9 @@
 """A sheet of an Excel workbook: which one, and where its table begins."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 from plml.install import install
 from plml.preprocessing.columns import listed, pandas
@@ -12,6 +14,11 @@ if TYPE_CHECKING:
 
 #: Rows that are looked at, above the table and below its names.
 _TOP = 30
+#: Rows of a sheet, at most, and how a row beyond them is told.
+_MOST_ROWS = 1_048_576
+_LONG_NUMBER = re.compile(rb"""\br\s*=\s*["'][A-Z]*([1-9]\d{6,})""")
+#: Bytes that are searched at once, and those of the last block that are searched again.
+_BLOCK, _OVERLAP = 1 << 20, 64
 #: For pandas: a text of digits is no number, and NA is a text.
 _AS_THEY_ARE: dict[str, Any] = {"dtype": object, "keep_default_na": False, "na_values": [""]}
 
@@ -28,6 +35,7 @@ def sheet_of(
     sheet : name; by default the first
     header : whether there are names above the columns; None asks where they may be values
     """
+    _check_row_numbers(path)
     with _opened(path) as book:
         chosen = _chosen(book.sheet_names, sheet, notes)
         cells = pandas().read_excel(book, sheet_name=chosen, header=None, **_AS_THEY_ARE)
@@ -49,6 +57,24 @@ def _opened(path: Path) -> Any:
         return pandas().ExcelFile(path, engine="openpyxl")
     except ImportError:
         raise ValueError(f"workbooks need openpyxl: {install('cli')}") from None
+
+
+def _check_row_numbers(path: Path) -> None:
+    """Refuse a row beyond the last one that workbooks have: all before it would be made."""
+    with ZipFile(path) as archive:
+        for name in archive.namelist():
+            if not name.startswith("xl/worksheets/"):
+                continue
+            with archive.open(name) as stream:
+                before = b""
+                while block := stream.read(_BLOCK):
+                    for number in _LONG_NUMBER.findall(before + block):
+                        if len(number) > 7 or int(number) > _MOST_ROWS:
+                            raise ValueError(
+                                f"its file is damaged: it names a row beyond {_MOST_ROWS}; save it "
+                                "again, or as CSV"
+                            )
+                    before = block[-_OVERLAP:]
 
 
 def _chosen(names: list[str], sheet: str | None, notes: list[str]) -> str:
