@@ -252,7 +252,9 @@ class TestAnyTable:
         assert max(widths) == pytest.approx(1.0)
 
     def test_how_a_table_was_learned(self, auto):
-        ConvergenceDisplay.from_estimator(auto)
+        display = ConvergenceDisplay.from_estimator(auto)
+        gap = display.axes_[1, -1].lines[0].get_ydata()
+        np.testing.assert_array_equal(gap, auto.model_.history_["metrics"]["gap"])
 
 
 def test_the_features_of_an_explanation_matter_on_either_side(model, digits):
