@@ -11,7 +11,7 @@ by a second distance (the Euclidean one) and then by index, so the answer depend
 and blocks nor on the coordinates in which the points are given.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
 from typing import NamedTuple, Self
@@ -83,6 +83,16 @@ class Shortlist(NamedTuple):
 
     scores: Array  # (q, c) inner products of units, -inf for the query itself
     rows: Array  # (q, c)
+
+    @classmethod
+    def of_all(cls, parts: Sequence["Shortlist"]) -> "Shortlist":
+        """Those of several sets of queries, equally long, one below the other."""
+        xp = namespace(parts[0].scores)
+        return cls(*(xp.concat(columns) for columns in zip(*parts, strict=True)))
+
+    def take(self, queries: Array) -> "Shortlist":
+        """Those of some queries."""
+        return Shortlist(self.scores[queries], self.rows[queries])
 
     def joined_with(self, other: "Shortlist", count: int) -> "Shortlist":
         """The best of both, for the same queries."""
@@ -159,15 +169,33 @@ class InnerProductIndex:
         own : (q,) integer array; query i is index row own[i], and that row is left out
         known : ``shortlist`` for these queries, at least ``n_candidates`` of them or all
         """
+        found = self.proven(queries, n_neighbors, distances, own, known)
+        if len(left := found.unproven):
+            found.squared[left], found.rows[left] = self._search_in_double(
+                left, queries, n_neighbors, distances, own
+            )
+        return found.squared, found.rows
+
+    def proven(
+        self,
+        queries: Array,
+        n_neighbors: int,
+        distances: PairwiseDistances,
+        own: Array | None = None,
+        known: Shortlist | None = None,
+    ) -> "Found":
+        """``search`` as far as the exact distances of a shortlist prove it."""
         xp, k = namespace(queries), n_neighbors
         proposal = self._propose(queries, k, own, known)
         rows = xp.arange(len(queries), device=device(queries))
         nearest = proposal.candidates[:, :k]
         d2, nearest = sorted_prefix(distances(rows, nearest), nearest, k)
-        unproven = xp.nonzero(~proposal.proven)[0]
-        if len(unproven):
-            d2[unproven], nearest[unproven] = self._measure(proposal, unproven, k, distances, own)
-        return d2, nearest
+        left = xp.nonzero(~proposal.proven)[0]
+        if len(left):
+            measured = self._measure(proposal, left, k, distances, own)
+            d2[left], nearest[left] = measured.squared, measured.rows
+            left = left[measured.unproven]
+        return Found(d2, nearest, left)
 
     def nearest(
         self,
@@ -177,12 +205,15 @@ class InnerProductIndex:
         own: Array | None = None,
     ) -> Array:
         """The neighbours of ``search`` in any order; few of them have to be measured."""
-        proposal = self._propose(queries, n_neighbors, own)
-        nearest = proposal.candidates[:, :n_neighbors]
-        unproven = namespace(queries).nonzero(~proposal.proven)[0]
-        if len(unproven):
-            measured = self._measure(proposal, unproven, n_neighbors, distances, own)
-            nearest[unproven] = measured[1]
+        k = n_neighbors
+        proposal = self._propose(queries, k, own)
+        nearest = proposal.candidates[:, :k]
+        left = namespace(queries).nonzero(~proposal.proven)[0]
+        if len(left):
+            measured = self._measure(proposal, left, k, distances, own)
+            nearest[left], left = measured.rows, left[measured.unproven]
+        if len(left):
+            nearest[left] = self._search_in_double(left, queries, k, distances, own)[1]
         return nearest
 
     def shortlist(self, queries: Array, count: int, own: Array | None = None) -> Shortlist:
@@ -194,7 +225,7 @@ class InnerProductIndex:
         count : at least ``n_candidates``, for a search that knows them
         """
         xp = namespace(queries)
-        found = self._largest(xp.astype(_unit_rows(queries)[0], xp.float32), count)
+        found = self._largest(xp.astype(_unit_rows(queries), xp.float32), count)
         if own is None:
             return found
         is_own = found.rows == own[:, None]
@@ -224,7 +255,6 @@ class InnerProductIndex:
     ) -> "_Proposal":
         """The shortlist, and for which queries its scores prove which rows are the nearest."""
         xp = namespace(queries)
-        units, norms = _unit_rows(queries)
         if known is None:
             known = self.shortlist(queries, n_candidates(k, own is not None), own)
         scores, rows = known
@@ -236,7 +266,7 @@ class InnerProductIndex:
             proven = scores[:, k - 1] - scores[:, k] > bound
         else:
             proven = xp.zeros(len(queries), dtype=xp.bool, device=device(queries))
-        return _Proposal(rows, proven, units, bound * norms * self.radius)
+        return _Proposal(rows, proven, bound * _lengths(queries) * self.radius)
 
     def _measure(
         self,
@@ -245,12 +275,9 @@ class InnerProductIndex:
         k: int,
         distances: PairwiseDistances,
         own: Array | None,
-    ) -> tuple[Array, Array]:
-        """The nearest of some queries, from the exact distances of all their candidates.
-
-        Where these cannot exclude the points outside, all points are searched in float64.
-        """
-        xp, n, k_all = namespace(rows), len(self), k if own is None else k + 1
+    ) -> "Found":
+        """The nearest of some queries, from the exact distances of all their candidates."""
+        xp = namespace(rows)
         candidates = proposal.candidates[rows]
         measured = distances(rows, candidates)
         d2 = measured.squared
@@ -260,15 +287,28 @@ class InnerProductIndex:
             farthest = xp.where(candidates[:, -1] == own[rows], farthest, d2[:, -1])
             d2 = xp.where(candidates == own[rows][:, None], xp.full_like(d2, xp.inf), d2)
         d2, nearest = sorted_prefix(measured._replace(squared=d2), candidates, k)
-        if candidates.shape[1] < n:
-            unproven = xp.nonzero(~(d2[:, -1] < farthest - proposal.bound[rows]))[0]
-            for block in row_blocks(len(unproven), min(n, _COLUMN_BLOCK)):
-                chosen = unproven[block]
-                survivors = self._survivors(proposal.units[rows[chosen]], k_all)
-                for row, members in zip(chosen, survivors, strict=True):
-                    if own is not None:
-                        members = members[members != own[rows[row]]]
-                    d2[row], nearest[row] = _nearest_exactly(rows[row], members, k, distances)
+        if candidates.shape[1] == len(self):
+            return Found(d2, nearest, xp.zeros(0, dtype=xp.int64, device=device(rows)))
+        return Found(d2, nearest, xp.nonzero(~(d2[:, -1] < farthest - proposal.bound[rows]))[0])
+
+    def _search_in_double(
+        self,
+        rows: Array,
+        queries: Array,
+        k: int,
+        distances: PairwiseDistances,
+        own: Array | None,
+    ) -> tuple[Array, Array]:
+        """The nearest of some queries, from float64 products with all points."""
+        xp, place, k_all = namespace(rows), device(rows), k if own is None else k + 1
+        d2 = xp.empty((len(rows), k), dtype=xp.float64, device=place)
+        nearest = xp.empty((len(rows), k), dtype=xp.int64, device=place)
+        units = _unit_rows(queries[rows])
+        for block in row_blocks(len(rows), min(len(self), _COLUMN_BLOCK)):
+            for i, members in enumerate(self._survivors(units[block], k_all), block.start):
+                if own is not None:
+                    members = members[members != own[rows[i]]]
+                d2[i], nearest[i] = _nearest_exactly(rows[i], members, k, distances)
         return d2, nearest
 
     def _survivors(self, units: Array, k: int) -> list[Array]:
@@ -297,12 +337,19 @@ class InnerProductIndex:
         ]
 
 
+class Found(NamedTuple):
+    """The nearest of each query, nearest first, and for which queries that is not proven."""
+
+    squared: Array  # (q, k)
+    rows: Array  # (q, k)
+    unproven: Array  # numbers of queries
+
+
 class _Proposal(NamedTuple):
     """The outcome of a float32 search."""
 
     candidates: Array  # (q, c), largest score first
     proven: Array  # (q,) whether the first k are certainly the k nearest
-    units: Array  # (q, D) queries of unit length
     bound: Array  # (q,) the rounding error of a difference of two distances
 
 
@@ -317,12 +364,16 @@ def n_candidates(n_neighbors: int, with_own: bool = False) -> int:
     return n_neighbors + with_own + _SPARE_CANDIDATES
 
 
-def _unit_rows(queries: Array) -> tuple[Array, Array]:
-    """Queries of unit length, and their lengths; one for zero."""
+def _unit_rows(queries: Array) -> Array:
+    """Queries of unit length, and those of length zero."""
+    return queries / _lengths(queries)[:, None]
+
+
+def _lengths(queries: Array) -> Array:
+    """(q,); one for zero."""
     xp = namespace(queries)
-    norms = xp.sqrt(row_dot(queries, queries))
-    norms = xp.where(norms == 0, xp.ones_like(norms), norms)
-    return queries / norms[:, None], norms
+    lengths = xp.sqrt(row_dot(queries, queries))
+    return xp.where(lengths == 0, xp.ones_like(lengths), lengths)
 
 
 def largest_inner_products(queries: Array, vectors: Array, k: int) -> tuple[Array, Array]:

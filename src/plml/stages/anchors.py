@@ -17,9 +17,12 @@ from plml.backend.arrays import (
     on_host,
     row_dot,
 )
+from plml.backend.graphs import Repeated
 
 MAX_ITER = 300
 TOLERANCE = 1e-4
+#: Iterations between two looks at whether the clusters have settled.
+AT_ONCE = 8
 
 
 class Anchors(NamedTuple):
@@ -128,23 +131,49 @@ def _lloyd(X: Array, centers: Array, weights: Array | None) -> tuple[Array, np.n
     xp = namespace(X)
     X64 = xp.astype(X, xp.float64)
     center = xp.mean(X64, axis=0)
-    X64, centers = X64 - center, xp.astype(centers, xp.float64) - center
-    enough = TOLERANCE * float(xp.mean(xp.mean(X64 * X64, axis=0)))
-    labels, n_iter = None, 0
-    while n_iter < MAX_ITER:
-        n_iter += 1
-        previous, labels = labels, _nearest_center(X64, centers)
-        moved = _cluster_means(X64, labels, centers, weights)
-        shift = xp.sum((moved - centers) ** 2)
-        same = 0.0 * shift if previous is None else xp.all(labels == previous)
-        shift, same = fetch(shift, same)  # one wait for the device
-        centers = moved
-        if same:
-            break
-        if shift <= enough:
-            labels = _nearest_center(X64, centers)
-            break
-    return xp.astype(centers + center, X.dtype), on_host(labels), n_iter
+    clusters = _Clusters(X64 - center, xp.astype(centers, xp.float64) - center, weights)
+    n_iter = clusters.settle()
+    centers = clusters.centers
+    labels = on_host(_nearest_center(clusters.X, centers))
+    return xp.astype(centers + center, X.dtype), labels, n_iter
+
+
+class _Clusters:
+    """The arrays that one iteration hands to the next, all of them where the rows are.
+
+    A GPU is sent several iterations at once; those after the last one change nothing.
+    """
+
+    def __init__(self, X: Array, centers: Array, weights: Array | None) -> None:
+        xp, place = namespace(X), device(X)
+        self.X, self.weights = X, weights
+        self.centers = xp.asarray(centers, copy=True)
+        self._labels = xp.full(len(X), -1, dtype=xp.int64, device=place)
+        self._n_iter = xp.zeros((), dtype=xp.int64, device=place)
+        self._settled = xp.zeros((), dtype=xp.bool, device=place)
+        self._enough = TOLERANCE * xp.mean(xp.mean(X * X, axis=0))
+
+    def settle(self) -> int:
+        """Iterate until nothing changes any more, or little; return how often."""
+        several, settled, n_iter = Repeated(self._iterate, self.X), False, 0.0
+        while not settled:
+            several()
+            settled, n_iter = fetch(self._settled, self._n_iter)  # one wait for the device
+        return int(n_iter)
+
+    def _iterate(self) -> None:
+        for _ in range(AT_ONCE):
+            self._once()
+
+    def _once(self) -> None:
+        xp = namespace(self.X)
+        labels = _nearest_center(self.X, self.centers)
+        moved = _cluster_means(self.X, labels, self.centers, self.weights)
+        moved = xp.where(self._settled, self.centers, moved)
+        self._n_iter += xp.astype(~self._settled, xp.int64)
+        self._settled |= xp.all(labels == self._labels) | (self._n_iter >= MAX_ITER)
+        self._settled |= xp.sum((moved - self.centers) ** 2) <= self._enough
+        self._labels[...], self.centers[...] = labels, moved
 
 
 def anchors_without(

@@ -1,8 +1,9 @@
 """Euclidean neighbours by exact search; ``approximate`` is for very many rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from importlib.util import find_spec
+from itertools import groupby
 from math import ceil, log2
 from typing import Protocol, Self
 
@@ -13,6 +14,7 @@ from plml.ops.distances import euclidean_pairs, rounding_of
 from plml.ops.growing import without_rows
 from plml.ops.hnsw import SPARE_CANDIDATES, NavigableGraph
 from plml.ops.topk import (
+    Found,
     InnerProductIndex,
     Measured,
     PairwiseDistances,
@@ -44,7 +46,8 @@ class EuclideanIndex:
         self.unit = 2.0 ** ceil(log2(largest)) if largest > 0 else 1.0
         centered = ((X if order is None else X[order]) - self.center) / self.unit
         self.index = InnerProductIndex(_with_squares(centered), order)
-        self._origin = self.center
+        #: Relative to which the coordinates of the rows are rounded.
+        self.origin = self.center
 
     def extended(self, X: Array) -> Self:
         """Another index, of rows that begin with those of this one."""
@@ -69,7 +72,13 @@ class EuclideanIndex:
         spans : the stretches
         """
         found = copy(self)
-        found.index, found._origin = self.index.part(*spans), origin
+        found.index, found.origin = self.index.part(*spans), origin
+        return found
+
+    def about(self, origins: Array) -> "EuclideanIndex":
+        """The same rows for queries with an origin each, (q, d), as in ``part``."""
+        found = copy(self)
+        found.origin = origins
         return found
 
     def shortlist(self, queries: Array, count: int, own: Array | None = None) -> Shortlist:
@@ -87,6 +96,11 @@ class EuclideanIndex:
         squared, indices = self.index.search(*self._inner_products(queries, k), own, known)
         return squared * self.unit * self.unit, indices
 
+    def proven(self, queries: Array, k: int, own: Array | None, known: Shortlist) -> Found:
+        """``search`` as far as a shortlist proves it."""
+        found = self.index.proven(*self._inner_products(queries, k), own, known)
+        return found._replace(squared=found.squared * self.unit * self.unit)
+
     def nearest(self, queries: Array, k: int) -> Array:
         """The indices of the k nearest rows, in any order."""
         return self.index.nearest(*self._inner_products(queries, k))
@@ -99,7 +113,8 @@ class EuclideanIndex:
 
         def distances(rows: Array, columns: Array) -> Measured:
             squared = euclidean_pairs(queries[rows], self.X, columns) / self.unit / self.unit
-            relative = (queries[rows] - self._origin) / self.unit
+            origin = self.origin if self.origin.ndim == 1 else self.origin[rows]
+            relative = (queries[rows] - origin) / self.unit
             return Measured(squared, rounding_of(squared, relative))
 
         return vectors, k, distances
@@ -207,42 +222,35 @@ class ExactNeighbors(Neighbors):
         return squared, indices
 
     def targets(self, k: int) -> np.ndarray:
-        return self._known("targets", k, lambda sweep, k: (self._by_class(sweep, k, True),))[0]
+        return self._known("targets", k, lambda sweep, k: (sweep.nearest_by_class(k, True),))[0]
 
     def impostors(self, k: int) -> np.ndarray:
-        return self._known("impostors", k, lambda sweep, k: (self._by_class(sweep, k, False),))[0]
+        return self._known("impostors", k, lambda sweep, k: (sweep.nearest_by_class(k, False),))[0]
 
     def _known(
         self,
         purpose: str,
         k: int,
-        find: Callable[["ClassSweep", int], tuple[np.ndarray, ...]],
+        find: Callable[["ClassSweep", int], tuple[Array, ...]],
     ) -> tuple[np.ndarray, ...]:
         if (purpose, k) not in self._lists:
             if self._sweep is None:
                 self._sweep = ClassSweep(self.X, self.groups)
-            self._lists[purpose, k] = find(self._sweep, k)
+            self._lists[purpose, k] = tuple(on_host(part) for part in find(self._sweep, k))
             if {name for name, _ in self._lists} == set(self.recall):
                 self._sweep = None
         return self._lists[purpose, k]
 
-    def _nearest(self, sweep: "ClassSweep", k: int) -> tuple[np.ndarray, ...]:
+    def _nearest(self, sweep: "ClassSweep", k: int) -> tuple[Array, ...]:
         if k < 1:
             return np.empty((len(self.X), 0)), np.empty((len(self.X), 0), dtype=np.int64)
-        return tuple(on_host(part) for part in sweep.nearest(k))
-
-    def _by_class(self, sweep: "ClassSweep", k: int, own: bool) -> np.ndarray:
-        result = np.full((len(self.X), k), -1, dtype=np.int64)
-        for number, members in enumerate(self.groups):
-            size = len(members) - 1 if own else len(self.X) - len(members)
-            if wanted := min(k, size):
-                found = sweep.nearest_of_class(number, wanted, own)
-                result[members, :wanted] = on_host(found)
-        return result
+        return sweep.nearest(k)
 
 
 #: So many neighbours a side are found at least, for the lists that come later.
 _LEAST_WANTED = 7
+#: Rows of several classes that are worked on together.
+_ROWS_AT_ONCE = 2**16
 
 
 class ClassSweep:
@@ -276,11 +284,51 @@ class ClassSweep:
         own = xp.arange(n, device=place)
         return self._index.search(self.X, k, own, Shortlist(scores, rows))
 
-    def nearest_of_class(self, number: int, k: int, own: bool) -> Array:
-        """Indices of the k nearest of every row of a class, in the class or outside."""
-        members, known = self.groups[number], self._shortlist(number, k, own)
-        part, without = self._part(number, own), members if own else None
-        return part.search(self.X[members], k, without, known)[1]
+    def nearest_by_class(self, k: int, own: bool) -> Array:
+        """Indices of the k nearest of every row in its class, or outside, (n, k); -1 where there
+        are too few.
+        """
+        xp = namespace(self.X)
+        result = xp.full((len(self.X), k), -1, dtype=xp.int64, device=device(self.X))
+        for wanted, numbers in self._runs(k, own):
+            if wanted:
+                members = xp.concat([self.groups[number] for number in numbers])
+                result[members, :wanted] = self._nearest_of_classes(numbers, wanted, own)
+        return result
+
+    def _runs(self, k: int, own: bool) -> Iterator[tuple[int, list[int]]]:
+        """How many neighbours are to be had, and classes of which as many are known."""
+        n, sizes = len(self.X), [len(members) for members in self.groups]
+        wanted = [min(k, size - 1 if own else n - size) for size in sizes]
+        keys = [
+            (count, self._shortlist(number, count, own).rows.shape[1] if count else 0)
+            for number, count in enumerate(wanted)
+        ]
+        in_order = sorted(range(len(sizes)), key=keys.__getitem__)
+        for (count, _), alike in groupby(in_order, key=keys.__getitem__):
+            rest = list(alike)
+            while rest:
+                together = max(1, int((np.cumsum(np.take(sizes, rest)) <= _ROWS_AT_ONCE).sum()))
+                yield count, rest[:together]
+                rest = rest[together:]
+
+    def _nearest_of_classes(self, numbers: list[int], k: int, own: bool) -> Array:
+        """Indices of the k nearest of every row of some classes, each in its class or outside."""
+        xp = namespace(self.X)
+        members = [self.groups[number] for number in numbers]
+        rows, sizes = xp.concat(members), [len(part) for part in members]
+        parts = [self._part(number, own) for number in numbers]
+        known = Shortlist.of_all([self._shortlist(number, k, own) for number in numbers])
+        origins = xp.stack([part.origin for part in parts])
+        class_of_row = like(np.repeat(np.arange(len(numbers)), sizes), self.X)
+        queries, without = self.X[rows], rows if own else None
+        found = self._index.about(origins[class_of_row]).proven(queries, k, without, known)
+        if len(left := found.unproven):
+            for number, part in enumerate(parts):
+                some = left[class_of_row[left] == number]
+                without = rows[some] if own else None
+                found.rows[some] = part.search(queries[some], k, without, known.take(some))[1]
+        return found.rows
 
     def _shortlist(self, number: int, k: int, own: bool) -> Shortlist:
         """For the rows of a class, in the class or outside; searched for if too few are known."""
