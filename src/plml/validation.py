@@ -44,8 +44,9 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
     if names is not None:
         estimator.feature_names_in_ = names  # of frames that scikit-learn does not know, too
     check_classification_targets(y)
-    X = safe_floats(finite(X, names), names)
-    check_spread(X.min(axis=0), X.max(axis=0), X.dtype)
+    ranges = column_ranges(X)
+    X = safe_floats(finite(X, names, ranges), names, ranges)
+    check_spread(*ranges, X.dtype)
     return X, *class_codes(y)
 
 
@@ -62,7 +63,8 @@ def query_data(estimator: Any, X: Any) -> np.ndarray:
             "The feature names should match those that were passed during fit, in that order: "
             f"{', '.join(fitted_names[:5])}{', ...' if len(fitted_names) > 5 else ''}"
         )
-    return safe_floats(finite(X, fitted_names), fitted_names)
+    ranges = column_ranges(X)
+    return safe_floats(finite(X, fitted_names, ranges), fitted_names, ranges)
 
 
 def numbers(X: Any, names: np.ndarray | None) -> np.ndarray:
@@ -244,7 +246,8 @@ def pair_points(estimator: Any, pairs: Any) -> tuple[np.ndarray, np.ndarray]:
             f"pairs have {pairs.shape[2]} features, but {type(estimator).__name__} was fitted "
             f"with {d}"
         )
-    first, second = (safe_floats(check_array(pairs[:, i], dtype=FLOAT_TYPES)) for i in range(2))
+    ends = (check_array(pairs[:, i], dtype=FLOAT_TYPES) for i in range(2))
+    first, second = (safe_floats(end, None, column_ranges(end)) for end in ends)
     return first, second
 
 
@@ -258,14 +261,26 @@ def class_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return classes, codes
 
 
-def finite(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
-    """X, where every entry is a number."""
+class ColumnRanges(NamedTuple):
+    """The least and the largest entry of every column, (d,) each; NaN where one is NaN."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
+def column_ranges(X: np.ndarray) -> ColumnRanges:
+    """Those of (n, d) rows; zero where there are no rows."""
+    if not len(X):
+        return ColumnRanges(*np.zeros((2, X.shape[1])))
     with np.errstate(invalid="ignore"):
-        if np.isfinite(X.sum(dtype=np.float64)):  # a sum that overflows is looked at again
-            return X
-    bad = ~np.isfinite(X)
-    if not bad.any():
+        return ColumnRanges(X.min(axis=0), X.max(axis=0))
+
+
+def finite(X: np.ndarray, names: np.ndarray | None, ranges: ColumnRanges) -> np.ndarray:
+    """X, where every entry is a number; the ranges are those of its columns."""
+    if all(np.isfinite(part).all() for part in ranges):
         return X
+    bad = ~np.isfinite(X)
     row, column = (int(where[0]) for where in np.nonzero(bad))
     what = "NaN" if np.isnan(X[row, column]) else "infinity"
     cure = "fill it (sklearn.impute.SimpleImputer) or drop the row"
@@ -366,9 +381,12 @@ def row_numbers(indices: Any, n_rows: int) -> np.ndarray:
     return rows
 
 
-def safe_floats(X: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
-    """X in a dtype that holds what the objective sums, fourth powers; refuses what none holds."""
-    largest = np.abs(X).max(axis=0, initial=0.0)
+def safe_floats(X: np.ndarray, names: np.ndarray | None, ranges: ColumnRanges) -> np.ndarray:
+    """X in a dtype that holds what the objective sums, fourth powers; refuses what none holds.
+
+    The ranges are those of the columns of X.
+    """
+    largest = np.maximum(np.abs(ranges.low), np.abs(ranges.high))
     if X.dtype == np.float32 and not (largest <= largest_safe(np.float32)).all():
         X = X.astype(np.float64)
     if not (largest <= largest_safe(X.dtype)).all():

@@ -1,6 +1,5 @@
 """The same stages and estimators on NumPy and PyTorch, in both precisions."""
 
-import os
 import pickle
 import subprocess
 import sys
@@ -187,24 +186,6 @@ def test_projections_are_the_same(rng, device, dtype):
     np.testing.assert_allclose(
         on_host(project_psd(to_device(S, device))), project_psd(S), atol=1e-9
     )
-
-
-INTERPRETED = """
-import numpy as np
-import torch
-from plml.backend.kernels import simplex_rows
-from plml.ops.projections import project_simplex
-for shape in ((50, 6), (3, 1), (200, 20), (70, 33)):
-    V = torch.tensor(np.random.default_rng(0).normal(size=shape))
-    np.testing.assert_allclose(simplex_rows(V), project_simplex(V), atol=1e-15)
-"""
-
-
-def test_the_kernel_projects_without_a_gpu_as_well():
-    pytest.importorskip("torch")
-    pytest.importorskip("triton")
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    subprocess.run([sys.executable, "-c", INTERPRETED], check=True, env=environment)
 
 
 def test_the_sign_iteration_is_the_projection(rng, device):

@@ -31,9 +31,10 @@ _LARGEST_BLOCK: ContextVar[float] = ContextVar("largest_block", default=inf)
 #: A float64 and a temporary of the same size, for each of two threads.
 _BYTES_PER_ELEMENT = 32
 _NUMPY = array_api_compat.array_namespace(np.empty(0))
-#: Columns whose largest entry is compared before the entries themselves, on a GPU and here.
-_GROUP = 32
-_STRIDED_GROUP = 16
+#: Columns whose largest entry is compared before the entries themselves: for tensors, and here.
+_GROUP, _GROUP_HERE = 32, 16
+#: The number of groups of a tensor is a multiple of this: memory is read in pieces.
+_PIECE = 8
 
 
 def namespace(*arrays: Array) -> Any:
@@ -269,44 +270,49 @@ def segment_sum(values: Array, segments: Array, n: int) -> Array:
 
 
 def largest_of_rows(scores: Array, k: int) -> Array:
-    """Column numbers (n, k) of the k largest of every row, largest first."""
-    if is_tensor(scores):
-        return _largest_of_rows_in_groups(scores, k)
-    n, columns = scores.shape
-    n_groups = columns // _STRIDED_GROUP
+    """Column numbers (n, k) of the k largest of every row, largest first.
+
+    They are in the k groups of columns with the largest maxima, which one pass finds. A group is
+    every so many columns: maxima of whole rows are found faster.
+    """
+    xp, place, (n, columns) = namespace(scores), device(scores), scores.shape
+    size, piece = (_GROUP, _PIECE) if is_tensor(scores) else (_GROUP_HERE, 1)
+    n_groups = columns // size // piece * piece
     if n_groups <= 4 * k:
-        return _partitioned(scores, k)
-    # As there, but a group is every so many columns: maxima of whole rows are found faster.
-    grouped = n_groups * _STRIDED_GROUP
-    maxima = scores[:, :grouped].reshape(n, _STRIDED_GROUP, n_groups).max(axis=1)
-    groups = np.argpartition(maxima, n_groups - k, axis=1)[:, None, n_groups - k :]
-    members = groups + n_groups * np.arange(_STRIDED_GROUP)[:, None]
-    rest = np.broadcast_to(np.arange(grouped, columns), (n, columns - grouped))
-    members = np.concatenate([members.reshape(n, -1), rest], axis=1)
-    best = _partitioned(np.take_along_axis(scores, members, axis=1), k)
-    return np.take_along_axis(members, best, axis=1)
+        return _sorted_columns(scores, k)
+    grouped = n_groups * size
+    maxima = xp.max(xp.reshape(scores[:, :grouped], (n, size, n_groups)), axis=1)
+    members = (
+        _some_columns(maxima, k)[:, None, :] + n_groups * xp.arange(size, device=place)[:, None]
+    )
+    rest = xp.broadcast_to(xp.arange(grouped, columns, device=place), (n, columns - grouped))
+    members = xp.concat([xp.reshape(members, (n, -1)), rest], axis=1)
+    best = _sorted_columns(at_columns(scores, members), k)
+    return at_columns(members, best)
 
 
-def _partitioned(scores: np.ndarray, k: int) -> np.ndarray:
+def at_columns(x: Array, columns: Array) -> Array:
+    """x_ij of the column numbers j of every row, (n, k) integers that are not negative."""
+    if is_tensor(x):
+        return x.gather(1, columns)
+    return np.take_along_axis(x, columns, axis=1)
+
+
+def _some_columns(scores: Array, k: int) -> Array:
+    """Those of the k largest of every row, in any order."""
+    if is_tensor(scores):
+        return scores.topk(k, dim=1, sorted=False).indices
     first = scores.shape[1] - k
-    top = np.argpartition(scores, first, axis=1)[:, first:]
+    return np.argpartition(scores, first, axis=1)[:, first:]
+
+
+def _sorted_columns(scores: Array, k: int) -> Array:
+    """Those of the k largest of every row, largest first."""
+    if is_tensor(scores):
+        return scores.topk(k, dim=1).indices
+    top = _some_columns(scores, k)
     order = np.argsort(-np.take_along_axis(scores, top, axis=1), axis=1, kind="stable")
     return np.take_along_axis(top, order, axis=1)
-
-
-def _largest_of_rows_in_groups(scores: Array, k: int) -> Array:
-    """The k largest are in the k groups with the largest maxima, which one pass finds."""
-    n, columns = scores.shape
-    n_groups = columns // _GROUP
-    if n_groups <= 4 * k:
-        return scores.topk(k, dim=1).indices
-    grouped = scores[:, : n_groups * _GROUP].unflatten(1, (n_groups, _GROUP))
-    groups = grouped.amax(2).topk(k, dim=1).indices
-    xp, place = namespace(scores), device(scores)
-    members = groups[:, :, None] * _GROUP + xp.arange(_GROUP, device=place)
-    rest = xp.arange(n_groups * _GROUP, columns, device=place).expand(n, -1)
-    members = xp.concat([members.reshape(n, -1), rest], axis=1)
-    return members.gather(1, scores.gather(1, members).topk(k, dim=1).indices)
 
 
 def working_memory(mebibytes: float | None) -> AbstractContextManager[None]:

@@ -28,6 +28,31 @@ class Repeated:
         self._work()
 
 
+class Replayed:
+    """A function of arrays of one shape; on a GPU, from the second time on in one launch.
+
+    The work of the function never waits for the device.
+    """
+
+    def __init__(self, function: Callable[[Array], Array]) -> None:
+        self._function = function
+        self._repeated: Repeated | None = None
+        self._given: Array = None
+        self._found: Array = None
+
+    def __call__(self, x: Array) -> Array:
+        if not is_on_gpu(x):
+            return self._function(x)
+        if self._repeated is None:
+            self._given, self._repeated = x.clone(), Repeated(self._apply, x)
+        self._given.copy_(x)
+        self._repeated()
+        return self._found.clone()
+
+    def _apply(self) -> None:
+        self._found = self._function(self._given)
+
+
 def _recorded(work: Callable[[], None], x: Array) -> Callable[[], None]:
     import torch
 

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from plml.backend.arrays import Array, is_tensor, like, namespace
+from plml.backend.fused import in_one_kernel
 from plml.backend.threads import ThreadTeam
 
 
@@ -32,7 +33,12 @@ def sparse_product(
         begin, end = int(starts[first]), int(starts[last])
         data, indices = data[begin:end], indices[begin:end]
         starts = starts[first : last + 1] - begin
-    tensor = _tensor_csr((scale * data).to(dtype), indices, starts, (last - first, matrix.shape[1]))
+    data = (scale * data).to(dtype)
+    if in_one_kernel(like_x):
+        from plml.backend import kernels
+
+        return lambda x: kernels.sparse_rows(data, indices, starts, x)
+    tensor = _tensor_csr(data, indices, starts, (last - first, matrix.shape[1]))
     return lambda x: tensor @ x
 
 

@@ -16,6 +16,7 @@ from plml.validation import (
     check_spread,
     class_codes,
     column_names,
+    column_ranges,
     finite,
     largest_safe,
     missing_labels,
@@ -192,16 +193,16 @@ def _survey(block: Block | str, names: np.ndarray | None) -> _Survey | str:
     if isinstance(block, str):
         return block
     try:
-        X = finite(block.X, names)
-        if block.X.dtype == np.float64:
-            safe_floats(X, names)
+        ranges = column_ranges(block.X)
+        X = finite(block.X, names, ranges)
+        if X.dtype == np.float64:
+            safe_floats(X, names, ranges)
         if missing_labels(block.codes).any():
             raise ValueError("Input y contains NaN")
         labels, counts = np.unique(block.codes, return_counts=True)
     except (ValueError, TypeError) as error:
         return str(error)
-    low, high = X.min(axis=0, initial=np.inf), X.max(axis=0, initial=-np.inf)
-    return _Survey(len(X), X.sum(axis=0, dtype=np.float64), low, high, labels, counts)
+    return _Survey(len(X), X.sum(axis=0, dtype=np.float64), *ranges, labels, counts)
 
 
 def _classes(surveys: list[_Survey]) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,16 @@ others are multiplied again in float32. Where the bound leaves that open, float3
 
 from collections.abc import Callable
 
-from plml.backend.arrays import Array, device, is_on_gpu, largest_of_rows, namespace, row_dot
+from plml.backend.arrays import (
+    Array,
+    at_columns,
+    device,
+    is_on_gpu,
+    largest_of_rows,
+    namespace,
+    row_dot,
+)
+from plml.backend.fused import dots_of_pairs
 
 #: Queries and vectors from which it pays.
 _QUERIES_FROM, _VECTORS_FROM = 64, 2**14
@@ -65,12 +74,14 @@ def largest_by_halves(
         rough = half_queries[block] @ half_vectors.T
         rough[:, n:] = -xp.inf
         near = largest_of_rows(rough, n_proposals(k, n))
-        last = xp.take_along_axis(rough, near[:, -1:], axis=1)[:, 0]
+        last = at_columns(rough, near[:, -1:])[:, 0]
         missed[block] = xp.astype(last, xp.float32) + rounding
-        products = row_dot(vectors[near], queries[block][:, None, :])
+        rows = xp.repeat(xp.arange(len(near), device=place), near.shape[1])
+        products = dots_of_pairs(queries[block], vectors, rows, xp.reshape(near, (-1,)))
+        products = xp.reshape(products, near.shape)
         best = largest_of_rows(products, k)
-        scores[block] = xp.take_along_axis(products, best, axis=1)
-        indices[block] = xp.take_along_axis(near, best, axis=1)
+        scores[block] = at_columns(products, best)
+        indices[block] = at_columns(near, best)
     if n_proposals(k, n) < n:
         open_ = xp.nonzero(~(scores[:, -1] > missed))[0]
         if len(open_):

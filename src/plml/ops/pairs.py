@@ -20,7 +20,6 @@ import numpy as np
 
 from plml.backend.arrays import (
     Array,
-    add_product,
     device,
     is_tensor,
     like,
@@ -30,6 +29,7 @@ from plml.backend.arrays import (
     share_of_memory,
     team_for,
 )
+from plml.backend.fused import dots_of_pairs, forms_and_mean, sums_of_products
 from plml.backend.sparse import Edges
 from plml.backend.threads import SERIAL, ThreadTeam
 from plml.ops.projections import PsdMatrices, as_psd_matrices
@@ -159,8 +159,7 @@ class PairOperator(Pairs):
     def _narrow_scatter(self, rows: slice, out: Array, into: Array) -> Array:
         xp, d = namespace(out), self.X.shape[1]
         X, W = self.X[rows], self.weights[rows]
-        Y = W[:, :, None] * out[rows][:, None, :]
-        add_product(Y, into[rows][:, :, None], X[:, None, :])
+        Y = sums_of_products(W, out[rows], into[rows], X)
         G = X.T @ xp.reshape(Y, (len(X), -1))
         G = xp.permute_dims(xp.reshape(G, (d, self.n_bases, d)), (1, 0, 2))
         return xp.astype(G, xp.float64)
@@ -179,8 +178,7 @@ class PairOperator(Pairs):
     def _narrow_forms(self, rows: slice, M: Array, MX: Array, Q: Array) -> None:
         X, W = self.X[rows], self.weights[rows]
         product = namespace(X).reshape(X @ M, (len(X), self.n_bases, X.shape[1]))
-        Q[rows] = (product @ X[:, :, None])[:, :, 0]
-        MX[rows] = (W[:, None, :] @ product)[:, 0, :]
+        forms_and_mean(product, X, W, Q[rows], MX[rows])
 
     def _wide_forms(
         self, block: int, M: Array, L: list[np.ndarray] | None, MX: Array, Q: Array
@@ -202,9 +200,8 @@ class PairOperator(Pairs):
 
     def _pair_forms(self, rows: slice, MX: Array, Q: Array, own: Array, result: Array) -> None:
         i, j = self._ends[0, rows], self._ends[1, rows]
-        cross = row_dot(MX[i], self.X[j])
-        other = row_dot(self.weights[i], Q[j])
-        result[rows] = own[i] - 2.0 * cross + other
+        cross = dots_of_pairs(MX, self.X, i, j)
+        result[rows] = own[i] - 2.0 * cross + dots_of_pairs(self.weights, Q, i, j)
 
     def _rows_in_use(self) -> list[list[np.ndarray | slice]]:
         """By block and basis: the rows with a weight and the other ends of their pairs."""

@@ -9,11 +9,10 @@ from plml.backend.arrays import (
     Array,
     columns_as_rows,
     device,
-    is_on_gpu,
     matrix_products,
     namespace,
 )
-from plml.backend.graphs import can_compile
+from plml.backend.fused import in_one_kernel
 from plml.backend.threads import SERIAL, ThreadTeam
 
 #: Odd quintics a y + b y^3 + c y^5: the first one lifts small values fast, the second one (the
@@ -25,8 +24,6 @@ _N_CONVERGE = 5
 ROUGHLY, EXACTLY = 1e-6, 1e-14
 #: Sides of matrices are multiples of this in products on a GPU.
 _ALIGNED = 4
-#: Entries of a row that one program of a kernel can hold.
-_IN_ONE_KERNEL = 1024
 #: Rows with larger entries are shifted first, which limits the rounding.
 _FAR_FROM_THE_SIMPLEX = 4.0
 #: From this many dimensions on, a decomposition takes longer than handing it to a thread.
@@ -39,7 +36,7 @@ def project_simplex(V: Array) -> Array:
     Sorts each row of V, (n, m), once: O(n m log m) (Duchi et al., ICML 2008). On a GPU one kernel
     does all of it where kernels can be compiled.
     """
-    if is_on_gpu(V) and V.shape[1] <= _IN_ONE_KERNEL and can_compile(device(V)):
+    if in_one_kernel(V):
         from plml.backend.kernels import simplex_rows
 
         return simplex_rows(V)

@@ -20,6 +20,7 @@ import numpy as np
 
 from plml.backend.arrays import (
     Array,
+    at_columns,
     device,
     is_tensor,
     largest_of_rows,
@@ -44,7 +45,7 @@ class Measured(NamedTuple):
 
     def take(self, order: Array) -> "Measured":
         """The given columns of each row, (q, k) of them."""
-        return self._each(lambda part: namespace(part).take_along_axis(part, order, axis=1))
+        return self._each(lambda part: at_columns(part, order))
 
     def joined_with(self, other: "Measured") -> "Measured":
         """The candidates of both, for the same queries."""
@@ -100,7 +101,7 @@ class Shortlist(NamedTuple):
         scores = xp.concat([self.scores, other.scores], axis=1)
         rows = xp.concat([self.rows, other.rows], axis=1)
         best = xp.argsort(-scores, axis=1, stable=True)[:, :count]
-        return Shortlist(*(xp.take_along_axis(part, best, axis=1) for part in (scores, rows)))
+        return Shortlist(*(at_columns(part, best) for part in (scores, rows)))
 
 
 class InnerProductIndex:
@@ -231,7 +232,7 @@ class InnerProductIndex:
         is_own = found.rows == own[:, None]
         scores = xp.where(is_own, xp.full_like(found.scores, -xp.inf), found.scores)
         last = xp.argsort(xp.astype(is_own, xp.int8), axis=1, stable=True)
-        return Shortlist(*(xp.take_along_axis(x, last, axis=1) for x in (scores, found.rows)))
+        return Shortlist(*(at_columns(x, last) for x in (scores, found.rows)))
 
     def _largest(self, units: Array, count: int) -> Shortlist:
         """The largest float32 scores, largest first."""
@@ -317,7 +318,7 @@ class InnerProductIndex:
         largest = xp.full((len(units), k), -xp.inf, dtype=xp.float64, device=device(units))
         for columns in self._column_blocks():
             scores = xp.concat([largest, units @ self.vectors[columns].T], axis=1)
-            largest = xp.take_along_axis(scores, largest_of_rows(scores, k), axis=1)
+            largest = at_columns(scores, largest_of_rows(scores, k))
         # Lowered by the rounding of the k-th largest score and of an outsider's.
         rounding = 4 * (units.shape[1] + 3) * _ROUNDOFF_64 * self.longest
         threshold = xp.min(largest, axis=1) - rounding
@@ -401,7 +402,7 @@ def _largest_in_blocks(queries: Array, vectors: Array, k: int) -> tuple[Array, A
     def fill(block: slice) -> None:
         products = queries[block] @ vectors.T
         indices[block] = largest_of_rows(products, k)
-        scores[block] = xp.take_along_axis(products, indices[block], axis=1)
+        scores[block] = at_columns(products, indices[block])
 
     if is_tensor(queries):
         SERIAL.map(fill, row_blocks(len(queries), len(vectors), vectors))
@@ -433,9 +434,8 @@ def row_blocks(n_rows: int, elements_per_row: int, on: Array = None) -> list[sli
 
 def sorted_prefix(measured: Measured, candidates: Array, k: int) -> tuple[Array, Array]:
     """The k nearest of each row, in ``neighbor_order``: squared distances and candidates."""
-    xp = namespace(candidates)
     order = neighbor_order(measured, candidates)[:, :k]
-    return measured.take(order).squared, xp.take_along_axis(candidates, order, axis=1)
+    return measured.take(order).squared, at_columns(candidates, order)
 
 
 def neighbor_order(measured: Measured, candidates: Array) -> Array:
@@ -454,23 +454,21 @@ def _refined(ranks: Array, measured: Measured, order: Array) -> tuple[Array, boo
     """Ranks refined by one more distance, the same for equals; whether all of a row differ now."""
     xp = namespace(ranks)
     order = _sorted_by(ranks, _sorted_by(measured.squared, order))
-    squared, before = (
-        xp.take_along_axis(part, order, axis=1) for part in (measured.squared, ranks)
-    )
+    squared, before = (at_columns(part, order) for part in (measured.squared, ranks))
     reach = squared[:, :-1]
     if measured.rounding is not None:
-        rounding = xp.take_along_axis(measured.rounding, order, axis=1)
+        rounding = at_columns(measured.rounding, order)
         reach = reach + xp.maximum(rounding[:, 1:], rounding[:, :-1])
     farther = (squared[:, 1:] > reach) | (before[:, 1:] > before[:, :-1])
     after = xp.cumulative_sum(xp.astype(farther, xp.int64), axis=1, include_initial=True)
-    return xp.take_along_axis(after, xp.argsort(order, axis=1), axis=1), bool(xp.all(farther))
+    return at_columns(after, xp.argsort(order, axis=1)), bool(xp.all(farther))
 
 
 def _sorted_by(key: Array, order: Array) -> Array:
     """The columns of each row sorted by a key; those with equal keys stay in the given order."""
     xp = namespace(order)
-    by_key = xp.argsort(xp.take_along_axis(key, order, axis=1), axis=1, stable=True)
-    return xp.take_along_axis(order, by_key, axis=1)
+    by_key = xp.argsort(at_columns(key, order), axis=1, stable=True)
+    return at_columns(order, by_key)
 
 
 def _nearest_exactly(
@@ -483,7 +481,7 @@ def _nearest_exactly(
     for start in range(_COLUMN_BLOCK, len(members), _COLUMN_BLOCK):
         order = neighbor_order(best, nearest)[:, :k]
         block = members[None, start : start + _COLUMN_BLOCK]
-        nearest = xp.concat([xp.take_along_axis(nearest, order, axis=1), block], axis=1)
+        nearest = xp.concat([at_columns(nearest, order), block], axis=1)
         best = best.take(order).joined_with(distances(row[None], block))
     d2, nearest = sorted_prefix(best, nearest, k)
     return d2[0], nearest[0]

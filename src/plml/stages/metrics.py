@@ -21,6 +21,7 @@ from plml.backend.arrays import (
     segment_sum,
     total,
 )
+from plml.backend.graphs import Replayed
 from plml.backend.threads import ThreadTeam, thread_team
 from plml.ops.pairs import Pairs, pair_operator
 from plml.ops.projections import (
@@ -105,6 +106,7 @@ class MetricsDual:
         self.regularization = regularization
         self.pull = pull
         self.exact = True
+        self._by_sign: Callable[[Array], Array] = partial(project_psd_by_sign, resolution=EXACTLY)
         ends = triplets.target, triplets.impostor
         self._target, self._impostor = (like(end, pairs.X) for end in ends)
         is_target = xp.arange(n_pairs, device=place) < triplets.n_target_pairs
@@ -126,6 +128,7 @@ class MetricsDual:
         """
         other = copy(self)
         other.pairs, other.exact = self.pairs.astype(dtype), False
+        other._by_sign = Replayed(partial(project_psd_by_sign, resolution=ROUGHLY))
         return other
 
     @property
@@ -153,7 +156,7 @@ class MetricsDual:
         xp = namespace(S)
         if not self.exact:
             S = xp.astype(S, self.pairs.X.dtype, copy=False)
-        found = _projected(S, self.exact, self.pairs.team)
+        found = _projected(S, self._by_sign, self.pairs.team)
         return found._replace(matrices=xp.astype(found.matrices, xp.float64, copy=False))
 
     def evaluate(self, gamma: Array) -> Evaluation:
@@ -260,13 +263,11 @@ class MetricsDual:
         return dot(losses, self.upper) if self._is_weighted else total(losses)
 
 
-def _projected(S: Array, exact: bool, team: ThreadTeam) -> PsdMatrices:
+def _projected(S: Array, by_sign: Callable[[Array], Array], team: ThreadTeam) -> PsdMatrices:
     """The projections of (m, d, d) symmetric matrices, the fastest way there is."""
     if not is_tensor(S):
         return project_psd_factored(S, team)
-    if S.shape[-1] <= _SIGN_PAYS:
-        return PsdMatrices(project_psd(S))
-    return PsdMatrices(project_psd_by_sign(S, EXACTLY if exact else ROUGHLY))
+    return PsdMatrices(project_psd(S) if S.shape[-1] <= _SIGN_PAYS else by_sign(S))
 
 
 class Metrics(NamedTuple):

@@ -19,6 +19,7 @@ import numpy as np
 
 from plml.backend.arrays import (
     Array,
+    at_columns,
     device,
     largest_of_rows,
     like,
@@ -181,7 +182,7 @@ class LocalMetricIndex:
         for block in row_blocks(len(Q), len(self.X), Q):
             products = vectors[block] @ self.index.vectors.T
             indices[block] = largest_of_rows(products, n_neighbors)
-            near = xp.take_along_axis(products, indices[block], axis=1)
+            near = at_columns(products, indices[block])
             squared[block] = constant[block] - near
         return xp.clip(squared, 0.0, None), indices
 
