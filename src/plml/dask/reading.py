@@ -12,6 +12,7 @@ from plml.backend.arrays import is_collection
 from plml.dask.cluster import Cluster, offsets_of
 from plml.preprocessing.servable import check_kinds
 from plml.validation import (
+    ColumnRanges,
     check_labels,
     check_spread,
     class_codes,
@@ -202,6 +203,8 @@ def _survey(block: Block | str, names: np.ndarray | None) -> _Survey | str:
         labels, counts = np.unique(block.codes, return_counts=True)
     except (ValueError, TypeError) as error:
         return str(error)
+    if not len(X):  # neither is a smallest or largest entry of others
+        ranges = ColumnRanges(ranges.low + np.inf, ranges.high - np.inf)
     return _Survey(len(X), X.sum(axis=0, dtype=np.float64), *ranges, labels, counts)
 
 

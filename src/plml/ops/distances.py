@@ -5,10 +5,12 @@ row i of the queries Q, a (q, d) array; the distances are (q, c) float64 arrays.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 
-from plml.backend.arrays import Array, device, like, namespace, row_dot
+from plml.backend.arrays import Array, device, like, namespace, row_dot, team_for
+from plml.backend.threads import SERIAL, thread_team
 from plml.ops.projections import psd_factor
 from plml.ops.topk import Measured, row_blocks
 
@@ -138,54 +140,57 @@ def reconstruction_weights(
     xp, most, d = namespace(X), max(sizes), X.shape[1]
     roots = None if sample_weight is None else like(np.sqrt(sample_weight), X)
     result = [xp.empty((len(Q), c), dtype=xp.float64, device=device(X)) for c in sizes]
-    by_size = sorted(zip(sizes, result, strict=True), key=lambda entry: entry[0])
-    for block in row_blocks(len(Q), d * (3 * d + 2 * most) + 2 * min(d, most) ** 2, X):
-        difference = _differences(Q[block], X, near := candidates[block][:, :most])
+
+    def fill(block: slice) -> None:
+        near = candidates[block][:, :most]
+        difference = _differences(Q[block], X, near)
         r = _ones(difference) if roots is None else roots[near][:, :, None]
         if roots is not None:
             difference = r * difference
-        M, scatter, summed = metrics(block), 0.0, 0
-        for c, weights in by_size:
-            D = difference[:, :c]
-            if c <= d:
-                solved = _solved_by_candidates(D, r[:, :c], M, ridge)
-            else:  # the sums over fewer candidates are part of those over more
-                added = difference[:, summed:c]
-                scatter, summed = scatter + xp.matrix_transpose(added) @ added, c
-                solved = _solved_by_features(D, r[:, :c], scatter, M, ridge)
-            if roots is not None:
-                solved = r[:, :c] * solved
-            weights[block] = solved[..., 0] / xp.sum(solved, axis=1)
+        solved = _reconstructions(difference, r, metrics(block), ridge, sizes)
+        for weights, v in zip(result, solved, strict=True):
+            v = v if roots is None else r[:, : v.shape[1]] * v
+            weights[block] = v[..., 0] / xp.sum(v, axis=1)
+
+    per_query = d * (3 * d + 2 * most) + 2 * min(d, most) ** 2
+    share = len(row_blocks(len(Q), per_query, X)) > 1
+    with thread_team() if share else nullcontext(SERIAL) as threads:
+        team = team_for(X, threads)
+        team.map(fill, row_blocks(len(Q), team.size * per_query, X))
     return result
 
 
-def _solved_by_candidates(D: Array, r: Array, M: Array, ridge: float) -> Array:
-    """(K + rho I)^-1 r up to a factor, for K = D M D^T and rho = ridge tr(K) / |r|^2: (q, c, 1).
+def _reconstructions(
+    D: Array, r: Array, M: Array, ridge: float, sizes: Sequence[int]
+) -> list[Array]:
+    """(K + rho I)^-1 r up to a factor, for K = D M D^T and rho = ridge tr(K) / |r|^2, of the first
+    c candidates alone, for every size c: (q, c, 1) arrays.
+
+    Where there are fewer features than candidates it is r - D M (D^T D M + rho I)^-1 D^T r, which
+    is Woodbury's identity. What some candidates have in common with more of them is computed once.
 
     Parameters
     ----------
-    D : (q, c, d) array, r times the differences from the query
-    r : (q, c, 1) array, the roots of the weights of the candidates
+    D : (q, k, d) array, r times the differences from the query
+    r : (q, k, 1) array, the roots of the weights of the candidates
     M : (q, d, d) or (1, d, d) array
-    ridge : as above
+    ridge, sizes : as above
     """
-    xp = namespace(D)
-    return xp.linalg.solve(_ridged(D @ M @ xp.matrix_transpose(D), r, ridge), r)
-
-
-def _solved_by_features(D: Array, r: Array, scatter: Array, M: Array, ridge: float) -> Array:
-    """The same as r - D M (D^T D M + rho I)^-1 D^T r, which is Woodbury's identity.
-
-    Less work where there are fewer features than candidates.
-
-    Parameters
-    ----------
-    D, r, M, ridge : as in ``_solved_by_candidates``
-    scatter : (q, d, d) array, D^T D
-    """
-    xp = namespace(D)
-    small = xp.linalg.solve(_ridged(scatter @ M, r, ridge), xp.matrix_transpose(D) @ r)
-    return r - D @ (M @ small)
+    xp, d, found = namespace(D), D.shape[2], {}
+    few = [c for c in sizes if c <= d]
+    if few:
+        some = D[:, : max(few)]
+        K = some @ M @ xp.matrix_transpose(some)
+    for c in few:
+        found[c] = xp.linalg.solve(_ridged(K[:, :c, :c], r[:, :c], ridge), r[:, :c])
+    scatter, summed = 0.0, 0
+    for c in sorted(set(sizes).difference(few)):
+        added, first, r_c = D[:, summed:c], D[:, :c], r[:, :c]
+        scatter, summed = scatter + xp.matrix_transpose(added) @ added, c
+        moments = xp.matrix_transpose(first) @ r_c
+        small = xp.linalg.solve(_ridged(scatter @ M, r_c, ridge), moments)
+        found[c] = r_c - first @ (M @ small)
+    return [found[c] for c in sizes]
 
 
 def _ridged(K: Array, r: Array, ridge: float) -> Array:
