@@ -36,21 +36,29 @@ class Replayed:
 
     def __init__(self, function: Callable[[Array], Array]) -> None:
         self._function = function
+        self._call: _Call | None = None
         self._repeated: Repeated | None = None
-        self._given: Array = None
-        self._found: Array = None
 
     def __call__(self, x: Array) -> Array:
         if not is_on_gpu(x):
             return self._function(x)
-        if self._repeated is None:
-            self._given, self._repeated = x.clone(), Repeated(self._apply, x)
-        self._given.copy_(x)
+        if self._call is None or self._repeated is None:
+            self._call = _Call(self._function, x.clone())
+            self._repeated = Repeated(self._call, x)
+        self._call.given.copy_(x)
         self._repeated()
-        return self._found.clone()
+        return self._call.found.clone()
 
-    def _apply(self) -> None:
-        self._found = self._function(self._given)
+
+class _Call:
+    """A function with what it is given and what it finds, which stay where they are."""
+
+    def __init__(self, function: Callable[[Array], Array], given: Array) -> None:
+        self._function, self.given = function, given
+        self.found: Array = None
+
+    def __call__(self) -> None:
+        self.found = self._function(self.given)
 
 
 def _recorded(work: Callable[[], None], x: Array) -> Callable[[], None]:

@@ -11,12 +11,12 @@ def discriminant_metrics(
     X: np.ndarray,
     y: np.ndarray,
     Q: np.ndarray,
+    own: np.ndarray | None = None,
     *,
     n_classes: int,
     n_local: int,
     epsilon: float,
     n_iterations: int,
-    own: np.ndarray | None = None,
     index: OwnMetricIndex | None = None,
     sample_weight: np.ndarray | None = None,
 ) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Discriminant Adaptive Nearest Neighbour classification."""
 
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -92,21 +93,17 @@ class DANN(NeighborClassifier):
 
     def _metric_on(self, index: OwnMetricIndex) -> QueryMetric:
         n_local = min(self.n_local_, len(index.rows) - 1)
-
-        def matrices(Q: np.ndarray, own: np.ndarray | None) -> np.ndarray:
-            return discriminant_metrics(
-                index.rows,
-                self._fit_codes,
-                Q,
-                n_classes=len(self.classes_),
-                n_local=n_local,
-                epsilon=self.epsilon,
-                n_iterations=self.n_iterations,
-                own=own,
-                index=index,
-                sample_weight=self._fit_weights,
-            )
-
+        matrices = partial(
+            discriminant_metrics,
+            index.rows,
+            self._fit_codes,
+            n_classes=len(self.classes_),
+            n_local=n_local,
+            epsilon=self.epsilon,
+            n_iterations=self.n_iterations,
+            index=index,
+            sample_weight=self._fit_weights,
+        )
         # The neighbourhood's points, their residuals and class memberships.
         elements = n_local * (3 * self.n_features_in_ + 2 * len(self.classes_))
         return QueryMetric(self._fit_X, index, matrices, elements, self._span)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from weakref import proxy
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class SearchIndexes:
     """
 
     def __init__(self, metric: "BasisMetric", cases: Array) -> None:
-        self._metric = metric
+        self._metric = proxy(metric)  # which holds this: both go at once
         self.cases = cases
         self.weights = self._known_weights = like(metric.training_weights, cases)  # (n_learned, m)
         self.X = cases[: metric.n_learned]

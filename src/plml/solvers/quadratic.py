@@ -68,11 +68,18 @@ def accelerated(
     """
     monitor = Monitor(tol, callback, checkpoint)
     state = _Accelerated(problem, x0, monitor.saved)
+    # Not a part of the state: arrays that know each other would outlive this function.
+    several = Repeated(lambda: state.iterate(CHECK_EVERY), x0)
     value, gap = state.certified()
     stop = bool(not monitor.saved and monitor.done(0, value, gap))
     while not stop and state.iteration < max_iter:
         left = CHECK_EVERY - state.iteration % CHECK_EVERY
-        value, gap = state.advance(min(left, max_iter - state.iteration))
+        n = min(left, max_iter - state.iteration)
+        if n == CHECK_EVERY:
+            several()
+        else:
+            state.iterate(n)
+        value, gap = state.at(state.iteration + n)
         stop = monitor.done(state.iteration, value, gap, state.to_save)
     return monitor.solution(state.x, value, gap, state.iteration)
 
@@ -89,7 +96,6 @@ class _Accelerated:
         self.problem = problem
         self.iteration = int(saved.get("iteration", 0))
         self._moved, self._one = xp.empty_like(x0), xp.ones_like(x0[0, 0])
-        self._round = Repeated(lambda: self._iterate(CHECK_EVERY), x0)
         if saved:
             arrays = (like(saved[name], x0, x0.dtype) for name in _STATE)
             self.x, self.y, self.Hx, self.Hy, self.hint, self.t = arrays
@@ -108,19 +114,16 @@ class _Accelerated:
         self._certify()
         return fetch(self._value, self._gap)
 
-    def advance(self, n: int) -> list[float]:
-        """Take n iterations; return the objective at the last x with its relative gap."""
-        if n == CHECK_EVERY:
-            self._round()
-        else:
-            self._iterate(n)
-        self.iteration += n
-        return fetch(self._value, self._gap)
-
-    def _iterate(self, n: int) -> None:
+    def iterate(self, n: int) -> None:
+        """Take n iterations, without waiting for their outcome."""
         for _ in range(n):
             self._once()
         self._certify()
+
+    def at(self, iteration: int) -> list[float]:
+        """The objective at the last x and its relative gap, after so many iterations."""
+        self.iteration = iteration
+        return fetch(self._value, self._gap)
 
     def _certify(self) -> None:
         self._value, self._gap = self.problem.value_and_gap(self.x, self.Hx)
