@@ -70,7 +70,8 @@ def accelerated(
     state = _Accelerated(problem, x0, monitor.saved)
     # Not a part of the state: arrays that know each other would outlive this function.
     several = Repeated(lambda: state.iterate(CHECK_EVERY), x0)
-    value, gap = state.certified()
+    state.iterate(0)
+    value, gap = state.at(state.iteration)
     stop = bool(not monitor.saved and monitor.done(0, value, gap))
     while not stop and state.iteration < max_iter:
         left = CHECK_EVERY - state.iteration % CHECK_EVERY
@@ -109,24 +110,16 @@ class _Accelerated:
         """The state by name."""
         return {"iteration": self.iteration, **{name: getattr(self, name) for name in _STATE}}
 
-    def certified(self) -> list[float]:
-        """The objective at x and its relative gap."""
-        self._certify()
-        return fetch(self._value, self._gap)
-
     def iterate(self, n: int) -> None:
-        """Take n iterations, without waiting for their outcome."""
+        """Take n iterations and certify the last x, without waiting for the outcome."""
         for _ in range(n):
             self._once()
-        self._certify()
+        self._value, self._gap = self.problem.value_and_gap(self.x, self.Hx)
 
     def at(self, iteration: int) -> list[float]:
         """The objective at the last x and its relative gap, after so many iterations."""
         self.iteration = iteration
         return fetch(self._value, self._gap)
-
-    def _certify(self) -> None:
-        self._value, self._gap = self.problem.value_and_gap(self.x, self.Hx)
 
     def _once(self) -> None:
         """One iteration; t and the momentum start afresh if the momentum points uphill."""
