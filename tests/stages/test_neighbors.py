@@ -75,6 +75,20 @@ def test_the_lists_are_those_of_the_definition(rng, device, dtype, name):
     np.testing.assert_array_equal(found.impostors(3), by_definition(d2, ~same, 3))
 
 
+@pytest.mark.parametrize("at_once", [1, 40])
+@pytest.mark.parametrize("name", TABLES)
+def test_the_lists_do_not_depend_on_how_many_classes_are_worked_on_together(
+    rng, monkeypatch, name, at_once
+):
+    X, y = TABLES[name](rng)
+    together = ExactNeighbors(X, y)
+    expected = together.targets(3), together.impostors(3)
+    monkeypatch.setattr(neighbors, "_ROWS_AT_ONCE", at_once)
+    apart = ExactNeighbors(X, y)
+    np.testing.assert_array_equal(apart.targets(3), expected[0])
+    np.testing.assert_array_equal(apart.impostors(3), expected[1])
+
+
 @pytest.mark.parametrize("kind", ["far from zero", "rotated ties", "tight classes", "heavy tails"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_lists_are_those_of_separate_searches(rng, device, dtype, kind):

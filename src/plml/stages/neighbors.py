@@ -291,25 +291,23 @@ class ClassSweep:
         xp = namespace(self.X)
         result = xp.full((len(self.X), k), -1, dtype=xp.int64, device=device(self.X))
         for wanted, numbers in self._runs(k, own):
-            if wanted:
-                members = xp.concat([self.groups[number] for number in numbers])
-                result[members, :wanted] = self._nearest_of_classes(numbers, wanted, own)
+            members = xp.concat([self.groups[number] for number in numbers])
+            result[members, :wanted] = self._nearest_of_classes(numbers, wanted, own)
         return result
 
     def _runs(self, k: int, own: bool) -> Iterator[tuple[int, list[int]]]:
-        """How many neighbours are to be had, and classes of which as many are known."""
-        n, sizes = len(self.X), [len(members) for members in self.groups]
-        wanted = [min(k, size - 1 if own else n - size) for size in sizes]
-        keys = [
-            (count, self._shortlist(number, count, own).rows.shape[1] if count else 0)
-            for number, count in enumerate(wanted)
-        ]
-        in_order = sorted(range(len(sizes)), key=keys.__getitem__)
-        for (count, _), alike in groupby(in_order, key=keys.__getitem__):
+        """How many neighbours there are, at most k, and classes that have as many, a bounded number
+        of rows together.
+        """
+        n, sizes, keys = len(self.X), [len(members) for members in self.groups], {}
+        for number, size in enumerate(sizes):
+            if wanted := min(k, size - 1 if own else n - size):
+                keys[number] = wanted, self._shortlist(number, wanted, own).rows.shape[1]
+        for (wanted, _), alike in groupby(sorted(keys, key=keys.__getitem__), keys.__getitem__):
             rest = list(alike)
             while rest:
                 together = max(1, int((np.cumsum(np.take(sizes, rest)) <= _ROWS_AT_ONCE).sum()))
-                yield count, rest[:together]
+                yield wanted, rest[:together]
                 rest = rest[together:]
 
     def _nearest_of_classes(self, numbers: list[int], k: int, own: bool) -> Array:
@@ -325,9 +323,10 @@ class ClassSweep:
         found = self._index.about(origins[class_of_row]).proven(queries, k, without, known)
         if len(left := found.unproven):
             for number, part in enumerate(parts):
-                some = left[class_of_row[left] == number]
-                without = rows[some] if own else None
-                found.rows[some] = part.search(queries[some], k, without, known.take(some))[1]
+                if len(some := left[class_of_row[left] == number]):
+                    without = rows[some] if own else None
+                    again = part.search(queries[some], k, without, known.take(some))
+                    found.rows[some] = again[1]
         return found.rows
 
     def _shortlist(self, number: int, k: int, own: bool) -> Shortlist:
