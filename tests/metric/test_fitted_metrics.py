@@ -8,6 +8,7 @@ from plml.metric.basis_metric import BasisMetric
 from plml.metric.case_metric import CaseMetric
 from plml.metric.feature_split import split_distances
 from plml.metric.query_metric import QueryMetric
+from plml.metric.remembered_weights import with_memory
 from plml.metric.weight_rules import NearestCenter, NearestRow, NewPoint, SingleMetric
 from plml.ops.span import inside, inward, span_of
 from plml.stages.graph import local_scales, query_similarity
@@ -100,6 +101,16 @@ class TestBasisMetric:
         np.testing.assert_allclose(stored[:, 3], np.square(centered).sum(axis=1))
         np.testing.assert_allclose(asked, np.column_stack([2.0 * centered, -W]), atol=1e-9)
         np.testing.assert_allclose(metric.query_vectors(X), asked)
+
+    def test_a_metric_searches_after_one_that_remembers_its_weights_has_gone(self, rows, bases):
+        X, Q, span = rows
+        M, W = bases
+        metric, other = (BasisMetric(X, W, M, NearestRow(), span=span) for _ in range(2))
+        remembering = with_memory(metric)
+        remembering.weights(Q)  # makes indexes, which both have
+        del remembering
+        for ours, theirs in zip(metric.search(Q, K), other.search(Q, K), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
     def test_weights_have_the_dtype_of_their_points(self, rows, bases):
         X, Q, span = rows

@@ -33,6 +33,8 @@ def with_memory(metric: Any) -> Any:
     """The same metric; one whose weights follow a rule remembers those of the last points."""
     if not hasattr(metric, "rule"):
         return metric
-    metric = copy(metric)
-    metric.rule = RememberedWeights(metric.rule)
-    return metric
+    remembering = copy(metric)
+    remembering.rule = RememberedWeights(metric.rule)
+    # Indexes are of the metric that makes them, and end with it: this one may end first.
+    remembering.indexes_on = metric.indexes_on
+    return remembering
