@@ -251,6 +251,21 @@ def test_half_precision_and_integers_are_computed_in_full(name):
         assert agree.mean() >= 0.97
 
 
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("unit", [1e7, 1e30, 1e38])
+def test_single_precision_that_is_too_narrow_is_widened_without_a_word_of_overflow(name, unit):
+    X, y = iris()
+    narrow = (unit * X).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("error", RuntimeWarning)
+        found = ESTIMATORS[name](**fast(name)).fit(narrow, y)
+        expected = ESTIMATORS[name](**fast(name)).fit(narrow.astype(np.float64), y)
+        queries = (unit * QUERIES).astype(np.float32)
+        agree = found.predict(queries) == expected.predict(queries.astype(np.float64))
+    assert agree.all()
+
+
 def fast(name):
     return {"max_iter": 50} if name in ("PLML", "PLMLCV", "SML", "CBLML") else {}
 

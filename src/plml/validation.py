@@ -262,7 +262,7 @@ def class_codes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class ColumnRanges(NamedTuple):
-    """The least and the largest entry of every column, (d,) each; NaN where one is NaN."""
+    """The least and the largest entry of every column, (d,) float64; NaN where one is NaN."""
 
     low: np.ndarray
     high: np.ndarray
@@ -273,7 +273,7 @@ def column_ranges(X: np.ndarray) -> ColumnRanges:
     if not len(X):
         return ColumnRanges(*np.zeros((2, X.shape[1])))
     with np.errstate(invalid="ignore"):
-        return ColumnRanges(X.min(axis=0), X.max(axis=0))
+        return ColumnRanges(*(part(axis=0).astype(np.float64) for part in (X.min, X.max)))
 
 
 def finite(X: np.ndarray, names: np.ndarray | None, ranges: ColumnRanges) -> np.ndarray:
