@@ -69,6 +69,7 @@ INTERPRETED = """
 import numpy as np
 import torch
 from plml.backend import fused, kernels
+from plml.backend.sparse import sparse_product
 from plml.ops.projections import project_simplex
 rng = np.random.default_rng(0)
 for shape in ((50, 6), (3, 1), (200, 20), (70, 33)):
@@ -95,6 +96,34 @@ for n, m, filled in ((1, 1, 1.0), (40, 20, 0.7), (30, 3, 0.05), (60, 40, 0.0)):
     x, rows = torch.tensor(rng.normal(size=(n, m))), S.to_sparse_csr()
     found = kernels.sparse_rows(rows.values(), rows.col_indices(), rows.crow_indices(), x)
     np.testing.assert_allclose(found, S @ x, rtol=1e-12, atol=1e-12)
+
+# Tensors whose rows are not one after the other in memory, where kernels are used.
+fused.is_on_gpu = lambda x: True
+orders = {
+    "by column": lambda x: torch.tensor(np.asfortranarray(x)),
+    "every second column": lambda x: torch.tensor(np.repeat(x, 2, axis=-1))[..., ::2],
+}
+for name, placed in orders.items():
+    V, W, A, B = rng.normal(size=(4, 9, 5))
+    P, S, (i, j) = rng.normal(size=(9, 5, 5)), rng.normal(size=(9, 9)), rng.integers(9, size=(2, 7))
+    assert fused.in_one_kernel(torch.tensor(A)), "kernels are not used here"
+    assert not placed(A).is_contiguous()
+    some = [placed(x) for x in (V, W, A, B, P)]
+    for v, w, a, b, p in (some, [some[0], *map(torch.tensor, (W, A, B, P))]):
+        pairs = torch.tensor(i), torch.tensor(j)
+        near["err_msg"] = name
+        np.testing.assert_allclose(fused.dots_of_pairs(a, b, *pairs), (A[i] * B[j]).sum(1), **near)
+        np.testing.assert_allclose(
+            fused.sums_of_products(v, a, w, b),
+            V[:, :, None] * A[:, None] + W[:, :, None] * B[:, None],
+            **near,
+        )
+        forms, mean = torch.zeros_like(v), torch.zeros_like(a)
+        fused.forms_and_mean(p, a, w, forms, mean)
+        np.testing.assert_allclose(forms, (P * A[:, None]).sum(2), **near)
+        np.testing.assert_allclose(mean, (P * W[:, :, None]).sum(1), **near)
+    product = sparse_product(torch.tensor(S).to_sparse_csr(), torch.tensor(A))
+    np.testing.assert_allclose(product(placed(A)), S @ A, **near)
 """
 
 

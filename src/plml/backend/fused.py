@@ -10,14 +10,19 @@ from plml.backend.graphs import can_compile
 _IN_ONE_KERNEL = 1024
 
 
-def in_one_kernel(x: Array) -> bool:
-    """Whether kernels can work on rows like those of x, an (n, d) array."""
-    return is_on_gpu(x) and x.shape[1] <= _IN_ONE_KERNEL and can_compile(device(x))
+def in_one_kernel(x: Array, *others: Array) -> bool:
+    """Whether kernels can work on rows like those of x, an (n, d) array, and on other arrays.
+
+    Tensors as users give them may have their rows in any order in memory.
+    """
+    if not is_on_gpu(x) or x.shape[1] > _IN_ONE_KERNEL or not can_compile(device(x)):
+        return False
+    return all(array.is_contiguous() for array in (x, *others))
 
 
 def dots_of_pairs(A: Array, B: Array, first: Array, second: Array) -> Array:
     """<a_i, b_j> of (p,) pairs of rows i of A and j of B, (n, d) and (n', d)."""
-    if in_one_kernel(A):
+    if in_one_kernel(A, B, first, second):
         from plml.backend import kernels
 
         return kernels.dots_of_pairs(A, B, first, second)
@@ -26,7 +31,7 @@ def dots_of_pairs(A: Array, B: Array, first: Array, second: Array) -> Array:
 
 def sums_of_products(V: Array, A: Array, W: Array, B: Array) -> Array:
     """v_ib a_i + w_ib b_i, (n, m, d), of weights (n, m) and rows (n, d)."""
-    if in_one_kernel(A):
+    if in_one_kernel(A, B, V, W):
         from plml.backend import kernels
 
         return kernels.sums_of_products(V, A, W, B)
@@ -40,7 +45,7 @@ def forms_and_mean(P: Array, X: Array, W: Array, forms: Array, mean: Array) -> N
 
     P is an (n, m, d) array, X (n, d), W (n, m).
     """
-    if in_one_kernel(X):
+    if in_one_kernel(X, P, W, forms, mean):
         from plml.backend import kernels
 
         kernels.forms_and_mean(P, X, W, forms, mean)

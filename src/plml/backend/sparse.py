@@ -37,7 +37,7 @@ def sparse_product(
     if in_one_kernel(like_x):
         from plml.backend import kernels
 
-        return lambda x: kernels.sparse_rows(data, indices, starts, x)
+        return lambda x: kernels.sparse_rows(data, indices, starts, x.contiguous())
     tensor = _tensor_csr(data, indices, starts, (last - first, matrix.shape[1]))
     return lambda x: tensor @ x
 
