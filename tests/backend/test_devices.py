@@ -411,6 +411,15 @@ class TestTensors:
         found = model.transform(tensor(X_test))
         np.testing.assert_allclose(on_host(found), model.transform(X_test), atol=1e-12)
 
+    def test_the_order_of_the_memory_does_not_matter(self, digits, tensor, model):
+        X, y, X_test, _ = digits
+        rows, queries = tensor(X), tensor(X_test)
+        expected = clone(model).fit(rows, y)
+        found = clone(model).fit(rows.T.contiguous().T, y)
+        assert found.objective_ == pytest.approx(expected.objective_, rel=1e-3)
+        agree = found.predict(queries.T.contiguous().T) == expected.predict(queries)
+        assert on_host(agree).mean() >= 0.99
+
     def test_labels_that_are_not_numbers(self, digits, tensor, model):
         X, y, X_test, _ = digits
         names = np.array([f"digit {label}" for label in y])
