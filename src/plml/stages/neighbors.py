@@ -20,6 +20,7 @@ from plml.ops.topk import (
     PairwiseDistances,
     Shortlist,
     n_candidates,
+    rows_per_block,
     sorted_prefix,
 )
 
@@ -249,7 +250,7 @@ class ExactNeighbors(Neighbors):
 
 #: So many neighbours a side are found at least, for the lists that come later.
 _LEAST_WANTED = 7
-#: Rows of several classes that are worked on together.
+#: Rows of several classes that are worked on together, at most.
 _ROWS_AT_ONCE = 2**16
 
 
@@ -299,6 +300,7 @@ class ClassSweep:
         """How many neighbours there are, at most k, and classes that have as many, a bounded number
         of rows together.
         """
+        at_once = min(_ROWS_AT_ONCE, rows_per_block(self.X.shape[1], self.X))
         n, sizes, keys = len(self.X), [len(members) for members in self.groups], {}
         for number, size in enumerate(sizes):
             if wanted := min(k, size - 1 if own else n - size):
@@ -306,7 +308,7 @@ class ClassSweep:
         for (wanted, _), alike in groupby(sorted(keys, key=keys.__getitem__), keys.__getitem__):
             rest = list(alike)
             while rest:
-                together = max(1, int((np.cumsum(np.take(sizes, rest)) <= _ROWS_AT_ONCE).sum()))
+                together = max(1, int((np.cumsum(np.take(sizes, rest)) <= at_once).sum()))
                 yield wanted, rest[:together]
                 rest = rest[together:]
 
