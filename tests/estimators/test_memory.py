@@ -7,7 +7,19 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from backend_devices import DEVICES
-from plml import CBLML, DANN, GLML, LMNN, LMNNMM, PLML, PLMLCV, SML, AutoPLML
+from plml import (
+    CBLML,
+    DANN,
+    GLML,
+    LMNN,
+    LMNNMM,
+    PLML,
+    PLMLCV,
+    SML,
+    AutoPLML,
+    BoostMetric,
+    KernelSVM,
+)
 
 
 @pytest.fixture
@@ -53,6 +65,8 @@ MODELS = [
     LMNNMM(),
     GLML(),
     DANN(),
+    BoostMetric(),
+    KernelSVM(),
 ]
 
 
