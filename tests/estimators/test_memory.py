@@ -7,19 +7,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from backend_devices import DEVICES
-from plml import (
-    CBLML,
-    DANN,
-    GLML,
-    LMNN,
-    LMNNMM,
-    PLML,
-    PLMLCV,
-    SML,
-    AutoPLML,
-    BoostMetric,
-    KernelSVM,
-)
+from every_estimator import ESTIMATORS
+from plml import PLML, SML, AutoPLML
 
 
 @pytest.fixture
@@ -51,26 +40,18 @@ def test_what_cannot_be_reached_is_found(unreachable):
 
 
 MODELS = [
+    *(make() for make in ESTIMATORS.values()),
     *(
         pytest.param(PLML(n_bases=5, random_state=0, device=where.values[0]), marks=where.marks)
-        for where in DEVICES
+        for where in DEVICES[1:]
     ),
     PLML(n_bases=5, random_state=0, case_metrics="class"),
     PLML(n_bases=5, random_state=0, warm_start=True),
-    PLMLCV(n_bases=5, random_state=0),
     AutoPLML(random_state=0),
-    SML(),
-    CBLML(n_bases=5, random_state=0),
-    LMNN(),
-    LMNNMM(),
-    GLML(),
-    DANN(),
-    BoostMetric(),
-    KernelSVM(),
 ]
 
 
-@pytest.mark.filterwarnings("ignore:stage")
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_nothing_of_a_fit_is_left(unreachable, model):
     X, y = load_digits(return_X_y=True)
